@@ -23,12 +23,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
+from scipy.stats import rankdata
 
 from dialore.experiments.distill import stages_of
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
-from dialore.learned.decision import cross_validated, f1s, held_out, read_labelled
+from dialore.learned.classifier import SETTINGS, choose_offsets, context_rows, f1
+from dialore.learned.decision import read_decisions
+from dialore.learned.features import softmax
+from dialore.learned.trees import grow
 from dialore.methods.registry import method_class
 
 if TYPE_CHECKING:
@@ -52,16 +55,30 @@ def interval(figure: Callable[[NDArray[np.int64]], float], numbers: NDArray[np.i
     return f"{100 * figure(np.arange(len(numbers))):.1f} ({low:.1f} to {high:.1f})"
 
 
+def area(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """Return the area under the ROC curve."""
+    positives = int(labels.sum())
+    ranks = rankdata(scores)[labels == 1].sum()
+    return float((ranks - positives * (positives + 1) / 2) / (positives * (len(labels) - positives)))
+
+
 def decision_row(label: str, name: str, path: Path) -> str:
     """Return a row of figures of one decision."""
-    examples = read_labelled(name, path, label=label)
-    shares = cross_validated(examples, lambda *_: None)[0]
-    labels, numbers = examples.labels, examples.numbers
-    decided = held_out(shares, labels, examples.folds)
+    examples = read_decisions(name, path, label=label)
+    labels, numbers, folds = examples.labels, examples.numbers, examples.folds
+    responses = np.arange(len(labels))
+    settings = {**SETTINGS, "num_class": 2}
+    grown = grow(settings, context_rows(examples), labels, responses, examples, lambda *_: None)
+    scores = np.log(softmax(grown.scores))
+    decided = np.zeros(len(labels), np.int64)
+    for fold in np.unique(folds):
+        offsets = choose_offsets(scores[folds != fold], labels[folds != fold])
+        decided[folds == fold] = np.argmax(scores[folds == fold] + offsets, 1)
+    odds = scores[:, 1] - scores[:, 0]
     cells = [
-        interval(lambda at: f1s(decided[at], labels[at])[0], numbers),
-        interval(lambda at: f1s(decided[at], labels[at])[1], numbers),
-        interval(lambda at: float(roc_auc_score(labels[at], shares[at])), numbers),
+        interval(lambda at: f1(decided[at], labels[at], 0), numbers),
+        interval(lambda at: f1(decided[at], labels[at], 1), numbers),
+        interval(lambda at: area(odds[at], labels[at]), numbers),
     ]
     return f"| {label}, {name} | {len(labels):,} | {100 * labels.mean():.1f}% | {' | '.join(cells)} |"
 

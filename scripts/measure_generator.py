@@ -19,12 +19,12 @@ from dialore.datasets import data_set
 from dialore.dialogue import Dialogue
 from dialore.experiments.dataframes import load_run
 from dialore.experiments.run import run_experiment
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.prompts.history import render_history
 from dialore.sources.declared import default_sources
+from dialore.text import close_gaps
 from dialore.training.finetune import Target, finetune
 from dialore.training.generators import RECIPES, read_targets, special_tokens
-from dialore.training.trainer import SCRATCH, Tuning
+from dialore.training.trainer import SCRATCH, Job, Tuning
 
 METRICS = ("bleu-1", "rouge-l", "persona-consistency", "knowledge-consistency")
 PLANS = ("planning-f1-null", "planning-f1-persona", "planning-f1-both")
@@ -69,7 +69,7 @@ def train_base(data: Path, out: Path) -> None:
         },
     }
     with progress("base") as step:
-        finetune("causal", SCRATCH, train, held, out, card, tokens=TOKENS, tuning=BASE, step=step)
+        finetune("causal", Job(SCRATCH, out, BASE, step), train, held, card, tokens=TOKENS)
 
 
 def train_generator(data: Path, base: Path, out: Path) -> None:
@@ -79,7 +79,7 @@ def train_generator(data: Path, base: Path, out: Path) -> None:
     recipe = RECIPES["safari"]
     card = {"kind": "generator (safari)", "use": recipe.use, "data": described}
     with progress("generator") as step:
-        finetune("causal", str(base), *targets, out, card, tokens=TOKENS, tuning=SAFARI, step=step)
+        finetune("causal", Job(str(base), out, SAFARI, step), *targets, card, tokens=TOKENS)
 
 
 async def measure_generator(

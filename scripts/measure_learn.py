@@ -2,10 +2,10 @@
 
     python scripts/measure_learn.py --data DATA [--models FOLDER] [PART ...] [--only-text]
 
-DATA is the folder of data sets. Parts: planner, ranker, nli, decisions, dual, scratch, cross, dpr, generator; all
-without any. Models that lie in the folder already are measured as they are. Intervals are 95% bootstrap intervals over
-whole dialogues; figures of training are of five folds of whole dialogues. What was measured is kept in
-`learn_measured.json`; with --only-text the page is written from that. Its prose is `learn_page.md`.
+DATA is the folder of data sets. Parts: planner, ranker, nli, decisions, scratch, generator; all without any. Models
+that lie in the folder already are measured as they are. Intervals are 95% bootstrap intervals over whole dialogues;
+figures of training are of five folds of whole dialogues. What was measured is kept in `learn_measured.json`; with
+--only-text the page is written from that. Its prose is `learn_page.md`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
-from dialore.learned import (
-    TrainedPlanner,
-    describe,
-    read_examples,
-    refuse_leaks,
-    save_trained,
-    train_nli,
-    train_planner,
-    train_ranker,
-)
-from dialore.learned.planner import f1, plan_name
-from dialore.retrieval.encoders import OnnxEmbedder
-from dialore.retrieval.static import StaticEmbedder
-from dialore.training.encoders import make_rows, train_encoder
-from dialore.training.trainer import Tuning
+from dialore.learned.classifier import f1
+from dialore.learned.examples import read_examples, refuse_leaks
+from dialore.learned.nli import train_nli
+from dialore.learned.planner import plan_name, train_planner
+from dialore.learned.ranker import train_ranker
+from dialore.trained import open_trained, read_card
+from dialore.training.encoders import train_encoder
+from dialore.training.trainer import Job, Tuning
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measure_distill import KDCONV, decision_row
@@ -70,9 +63,7 @@ PROTOCOLS = {
     "documents, swapped": "documents, a number or name exchanged",
 }
 ENCODERS = {
-    "dual": ("dual", "static", Tuning(epochs=3, batch=64, rate=0.01, length=96)),
-    "scratch": ("dual", "scratch", Tuning(epochs=3, batch=32, rate=1e-3, length=96)),
-    "cross": ("cross", "scratch", Tuning(epochs=1, batch=32, rate=1e-3, length=96)),
+    "scratch": ("dual", Tuning(epochs=3, batch=32, rate=1e-3, length=96)),
 }
 GENERATOR = {
     "SAFARI, test: BELLE-LLAMA-7B-2M, supervised": (30.48, 34.61, 75.34, 46.62, "42.7, 14.1, 83.8", ""),
@@ -95,7 +86,7 @@ class Bench:
             examples = read_examples("kbp", self.files["train"])
             refuse_leaks(examples, self.files["dev"])
             begun = time.process_time()
-            save_trained(path, examples, *recipe(examples, lambda *_: None, **how))
+            recipe(examples, lambda *_: None, **how).save(path, examples)
             print(f"{name}: {time.process_time() - begun:.0f} s of processor time", flush=True)
         return path
 
@@ -117,7 +108,7 @@ class Bench:
 
     def planned(self, path: Path) -> dict[str, Any]:
         """Return a planner's decisions on the dev split."""
-        planner = TrainedPlanner(path)
+        planner = open_trained(str(path), "planner")
         dialogues = split_dialogues(data_set("kbp").read(self.files["dev"]), cut="all")
         labels = np.array([planner.plans.index(tuple(one.sources)) for one in dialogues])
         decided, sure = [], []
@@ -174,45 +165,16 @@ class Bench:
 
     async def encoder(self, name: str) -> dict[str, Any]:
         """Recall@1 of a fine-tuned encoder by its int8 export."""
-        kind, base, tuning = ENCODERS[name]
+        kind, tuning = ENCODERS[name]
         path, seconds = self.models / name, ""
         if not (path / "model.json").exists():
             begun = time.process_time()
             examples = [read_examples("kbp", each) for each in self.files.values()]
-            train_encoder(kind, base, *examples, path, tuning)  # type: ignore[arg-type]
+            train_encoder(kind, Job("scratch", path, tuning), *examples)  # type: ignore[arg-type]
             seconds = f"{time.process_time() - begun:.0f}"
         figures, bounds = await self.recalls(f"trained:{path}")
         cells = [f"{figure:.1f} ({bound})" for figure, bound in zip(figures, bounds, strict=True)]
-        return {"cells": cells, "epochs": describe(path)["loss"]["epochs"], "seconds": seconds, "loss": losses(path)}
-
-    def dpr(self) -> dict[str, Any]:
-        """Return how often the knowledge of a response is the first, fifth, twentieth of all, on held-out dialogues."""
-        path = self.data / "wizard_of_wikipedia" / "valid.json.gz"
-        with gzip.open(path) as file:
-            entries = json.load(file)
-        entries = [entries[at] for at in np.random.default_rng(0).permutation(len(entries))]
-        cut, name = len(entries) * 4 // 5, "wizard-of-wikipedia"
-        with tempfile.TemporaryDirectory() as folder:
-            splits = []
-            for split, some in (("train", entries[:cut]), ("dev", entries[cut:])):
-                (Path(folder) / f"{split}.json").write_text(json.dumps(some), encoding="utf-8")
-                splits.append(read_examples(name, Path(folder) / f"{split}.json", needs=("knowledge",)))
-        if not (self.models / "dpr" / "model.json").exists():
-            train_encoder(
-                "dual", "static", *splits, self.models / "dpr", Tuning(epochs=3, batch=64, rate=0.01, length=96)
-            )
-        rows = make_rows(splits[1])
-        texts = sorted({text for _, text, _ in rows})
-        gold = np.array([texts.index(text) for _, text, _ in rows])
-        found = {"queries": len(rows), "texts": len(texts)}
-        for key, embedder in (
-            ("untrained", StaticEmbedder()),
-            ("trained", OnnxEmbedder(self.models / "dpr", longest=96)),
-        ):
-            scores = embedder.encode([query for query, _, _ in rows]) @ embedder.encode(texts).T
-            place = (scores > scores[np.arange(len(rows)), gold][:, None]).sum(1)
-            found[key] = ", ".join(f"{100 * float((place < most).mean()):.1f}" for most in (1, 5, 20))
-        return found
+        return {"cells": cells, "epochs": read_card(path)["loss"]["epochs"], "seconds": seconds, "loss": losses(path)}
 
     def nli(self) -> dict[str, Any]:
         """Accuracy of the consistency model by protocol."""
@@ -265,7 +227,7 @@ def losses(path: Path) -> list[list[float]]:
 
 def spread(path: Path, names: Sequence[str]) -> list[str]:
     """Return what cross-validation gave, with its least and greatest fold."""
-    measured = describe(path)["measured"]
+    measured = read_card(path)["measured"]
     return [
         f"{measured[name]['mean']:.1f} ({measured[name]['low']:.1f} to {measured[name]['high']:.1f})"
         if name in measured
@@ -300,17 +262,13 @@ def write() -> None:
         nli_random=table(kept["nli"]["random"]),
         decisions="\n".join(kept["decisions"]["rows"]),
         encoders=table({title: kept[name]["cells"] for name, title in TITLES.items()}),
-        dpr="\n".join(row(f"{name} static embeddings", [kept["dpr"][name]]) for name in ("untrained", "trained")),
-        dpr_texts=kept["dpr"]["texts"],
         generator=table(GENERATOR, kept["generator"]["rows"]),
     )
     (DOCS / "learn.md").write_text(page, encoding="utf-8")
 
 
 TITLES = {
-    "dual": "dual encoder, static embeddings",
     "scratch": "dual encoder, a transformer from scratch",
-    "cross": "cross-encoder, a transformer from scratch",
 }
 
 
@@ -361,7 +319,7 @@ async def main() -> None:
     write()
 
 
-PARTS = ("planner", "ranker", "nli", "decisions", "dpr", "generator")
+PARTS = ("planner", "ranker", "nli", "decisions", "generator")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dialore.learned import open_entailment, read_examples
-from dialore.learned.entailment import make_pairs, protocols
+from dialore.learned.examples import read_examples
+from dialore.learned.nli import make_pairs, protocol_rows
+from dialore.trained import open_trained
 
 RESAMPLES = 1000
 PAPER = {"persona, random": 95.94, "documents, random": 96.95}
@@ -25,18 +26,20 @@ def measure_nli(path: Path, dev: Path) -> dict[str, tuple[float, float, float]]:
     """Accuracy in percent by protocol, with its interval."""
     examples = read_examples("kbp", dev)
     pairs = make_pairs(examples)
-    right = np.array(open_entailment(f"trained:{path}").entails(pairs.texts)) == pairs.labels
-    numbers = examples.numbers[pairs.of]
+    labels = np.array([pair.is_positive for pair in pairs])
+    entailed = open_trained(str(path), "entailment").entails([(pair.piece, pair.text) for pair in pairs])
+    right = np.array(entailed) == labels
+    numbers = examples.numbers[[pair.response for pair in pairs]]
     draws = np.random.default_rng(0).multinomial(
         numbers.max() + 1, [1 / (numbers.max() + 1)] * (numbers.max() + 1), RESAMPLES
     )
     found = {}
-    for name, at in protocols(pairs).items():
+    for name, at in protocol_rows(pairs).items():
         figures = []
         for weights in (np.ones((1, numbers.max() + 1)), draws):
             of_class = []
             for value in (0, 1):
-                rows = at & (pairs.labels == value)
+                rows = at & (labels == value)
                 counts = np.bincount(numbers[rows], None, numbers.max() + 1)
                 hits = np.bincount(numbers[rows], right[rows], numbers.max() + 1)
                 of_class.append(100 * (weights @ hits) / np.maximum(weights @ counts, 1))

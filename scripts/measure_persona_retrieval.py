@@ -41,9 +41,9 @@ from dialore.datasets import data_set, split_dialogues
 from dialore.evaluation.base import Sample, SampleScore
 from dialore.evaluation.registry import Context, load_metric
 from dialore.experiments.scoring import score_of
-from dialore.learned.dialogue_ranking import DialogueRanker
 from dialore.methods.safari import Safari
 from dialore.methods.stages import StageContext
+from dialore.retrieval.dialogue_ranking import DialogueRanker
 from dialore.sources.declared import DeclaredSource, DeclaredSources
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 

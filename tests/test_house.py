@@ -42,6 +42,7 @@ GROUND = {
     "response",
     "text",
     "pages",
+    "trained",
     "errors",
     "files",
     "sqlite_errors",
@@ -103,7 +104,7 @@ def test_no_import_runs_up(path):
 
 
 def test_language_models_know_nothing_of_dialogue():
-    modules = ("llm", "errors", "files", "text", "_lazy", "parallel", "sqlite_errors")
+    modules = ("llm", "errors", "files", "text", "_lazy", "parallel", "sqlite_errors", "trained")
     allowed = tuple(f"dialore.{module}" for module in modules)
     for path in (ROOT / "llm").rglob("*.py"):
         others = [name for name in imports_of(path) if not name.startswith(allowed)]

@@ -88,9 +88,8 @@ def parse(monkeypatch):
     monkeypatch.setattr(train, "run_part", run_part)
     monkeypatch.setattr(train, "split_files", lambda *_, **__: [])
     monkeypatch.setattr(train, "read_targets", lambda *given: (read_data(*given)[:2], {}))
-    monkeypatch.setattr(train, "data_targets", read_data)
     monkeypatch.setattr(train, "stage_targets", lambda *_, **__: (([], []), {}))
-    monkeypatch.setattr(train, "lacking", lambda *_: ())
+    monkeypatch.setattr(train, "missing_marks", lambda *_: ())
 
     def parse(command):
         with pytest.raises(SystemExit) as left:

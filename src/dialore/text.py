@@ -76,6 +76,15 @@ _QUESTION = re.compile(
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
+_CHINESE_GAP = re.compile(rf"(?<=[{WIDE}])\s+|(?<!\s)\s+(?=[{WIDE}])")
+
+
+@functools.lru_cache(maxsize=8192)
+def close_gaps(text: str) -> str:
+    """Remove the spaces that some data sets write between Chinese words."""
+    return _CHINESE_GAP.sub("", text)
+
+
 def storable(text: str) -> str:
     """Return a text that files and databases take: NUL and lone halves of characters are U+FFFD, pairs are joined."""
     if not _UNSTORABLE.search(text):

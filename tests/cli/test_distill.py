@@ -12,12 +12,12 @@ import yaml
 
 from dialore.llm.distilled import read_rows, write_lines
 from dialore.llm.local import LocalModel
-from dialore.training.stages import stage_targets
+from dialore.training.generators import stage_targets
 from tests.learned.test_decision import pairs, write
 from tests.learned.test_stages import dcrag_rows
 from tests.llm.test_seq2seq import _t5, _tokenizer
 
-pytest.importorskip("sklearn")
+pytest.importorskip("lightgbm")
 
 FINETUNED = Path(__file__).parents[2] / "examples/scg-qp/table-1-finetuned.yaml"
 STAGES = ("query-production", "topic-planning", "cross-revision", "fact-selection")
@@ -27,7 +27,7 @@ def test_the_command_trains_and_refuses_leaks(tmp_path, call):
     write(tmp_path / "train.json", pairs(20, 1))
     done = call("train", "decision", "wizard-of-internet", "--data", str(tmp_path), "--out", "model", "--json")
     assert json.loads(done.out)["kind"] == "decision"
-    assert "A linear model" in call("models", "model").out
+    assert "Decides on `search`" in call("models", "model").out
     write(tmp_path / "dev.json", pairs(20, 1))
     again = call("train", "decision", "wizard-of-internet", "--data", str(tmp_path), "--out", "model")
     assert "is in the training file, too" in again.complaint
@@ -70,27 +70,13 @@ def test_contexts_and_fit_questions_are_a_file_of_coq(call, url, talks):
     assert "dialogues" in call("data", "show", "--stats", "coq", "coq/train.jsonl").out
 
 
-def test_without_a_model_hard_matching_and_people_are_asked(call, talks, tmp_path):
-    lines = [json.loads(line) for line in talks.read_text("utf-8").splitlines()]
-    lines[0]["reference"] = "A sore throat? Tea with honey helps, and the job interview will go well."
-    talks.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines), "utf-8")
-    matched = ("distill", "dcrag", "--by", "matching", "--dataset", "jsonl", "--data", talks)
-    done = call(*matched, "--out", "rows.jsonl", "--json")
-    assert json.loads(done.out)["rows"]["dcrag/topic-planning"] == 1
-    write(tmp_path / "train.json", pairs(3, 1))
-    searched = ("--dataset", "wizard-of-internet", "--data", tmp_path / "train.json", "--set", "dataset.cut=all")
-    done = call("distill", "search-query/query-generation", "--by", "people", *searched, "--out", "rows.jsonl")
-    assert "search-query/query-generation" in done.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("dcrg", "--from", "x"), "did you mean dcrag"),
         (("dcrag", "--from", "nowhere.jsonl"), "no such file: nowhere.jsonl"),
-        (("dcrag", "--from", "x", "--by", "people"), "--from takes the answers of a finished run"),
+        (("dcrag", "--from", "x", "--dataset", "everyday"), "--from takes the answers of a finished run"),
         (("dcrag", "--coq", "--from", "x"), "--coq is of questions"),
-        (("dcrag", "--by", "peple", "--dataset", "everyday"), "did you mean people"),
         (("dcrag",), "needs --dataset"),
     ],
 )

@@ -39,7 +39,6 @@ def test_every_command_of_the_page_works_in_the_order_shown(call, small, tmp_pat
     ("arguments", "message"),
     [
         (("models", "nowhere"), "there is no folder nowhere"),
-        (("models", "nowhere"), "nowhere holds no trained model"),
         (("train", "planner", "kbp", "--data", "nowhere", "--out", "model"), "nowhere has no train.json"),
         (("train", "retriever", "kbp", "--data", ".", "--out", "m", "--kind", "tree"), "did you mean trees?"),
     ],

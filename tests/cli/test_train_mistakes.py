@@ -69,8 +69,7 @@ def stopped_by(error, monkeypatch):
     def grow(*_, **__):
         raise error
 
-    for name in ("planner", "ranker"):
-        monkeypatch.setattr(f"dialore.learned.{name}.grow", grow)
+    monkeypatch.setattr("dialore.learned.pieces.grow", grow)
 
 
 @pytest.mark.parametrize("train", LIGHT, indirect=True)
@@ -98,7 +97,7 @@ def test_not_enough_memory_says_what_to_lower(train, small, monkeypatch):  # noq
     [
         (["retriever", "kbp", "--epochs", "2"], "trees are not fine-tuned"),
         (["nli", "kbp", "--lora"], "trees are not fine-tuned"),
-        (["retriever", "kbp", "--kind", "cross", "--lora", "--base", "scratch"], "--lora is for language models"),
+        (["retriever", "kbp", "--kind", "dual", "--lora", "--base", "scratch"], "--lora is for language models"),
         (["generator", "kbp", "--precision", "fp8", "--base", "scratch"], "precision"),
         (["generator", "kbp"], "--base"),
         (["retriever", "kbp", "--kind", "dual"], "--base"),

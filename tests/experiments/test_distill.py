@@ -1,4 +1,4 @@
-"""Distillation: rows of runs, recordings, people and hard matching, and what becomes of them."""
+"""Distillation: rows of runs and recordings, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ import pytest
 import dialore
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
-from dialore.experiments.config import make_config
-from dialore.experiments.distill import Matching, coq_entries, coq_splits, people, read_answers, rows_of, stages_of
+from dialore.experiments.distill import coq_entries, coq_splits, read_answers, rows_of, stages_of
 from dialore.llm.distilled import Row, read_rows, shorten_prompt, write_lines
 from dialore.prompts.library import PromptLibrary
 from dialore.response import StageTrace
-from tests.learned.test_decision import pairs, write
-from tests.methods.conftest import small_graph  # noqa: F401
 
 RECORDINGS = PromptLibrary()._folders[0].parent / "data" / "demo" / "recordings.jsonl"
 
@@ -52,41 +49,6 @@ def test_what_a_fallback_stood_in_for_is_no_row():
     own = StageTrace(stage="retrieval", output={"found": []})
     rows = list(rows_of(dialore.Response(id="d", trace=[kept, fell, own])))
     assert [(row.stage, row.output) for row in rows] == [("m/s", '{"a": 1}')]
-
-
-async def test_people_leave_queries_and_decisions(tmp_path):
-    path = write(tmp_path / "train.json", pairs(2, 1))
-    config = make_config(
-        {"name": "x", "systems": ["scg-qp"], "dataset": {"name": "wizard-of-internet", "path": path, "cut": "all"}}
-    )
-    rows = await people(config, {"search-query/query-generation", "scg-qp/search-decision"})
-    said = Counter((row.stage, row.output.partition("of")[0]) for row in rows)
-    asked = said["search-query/query-generation", "history "]
-    assert asked == said["scg-qp/search-decision", '{"kind": "passive", "query": ""}'] > 0
-    assert said.total() == asked + 8
-    assert all("Dialogue history:" in row.input for row in rows)
-    with pytest.raises(UnknownNameError):
-        await people(config, {"scg-qp/topic-tracking"})
-
-
-@pytest.fixture
-def matching(small_graph):  # noqa: F811
-    return Matching(getattr(small_graph, "graphs", [small_graph])[0], PromptLibrary())
-
-
-def test_hard_matching_reads_the_demands_off_the_real_response(matching):
-    dialogue = Dialogue(
-        id="1",
-        turns=["I have a job interview tomorrow and a sore throat."],
-        reference="Honey helps a sore throat, and a dry mouth comes of nerves.",
-    )
-    demands = matching.demands(dialogue)
-    assert (demands.explicit, demands.implicit) == (["sore throat"], [])
-    assert (demands.maintained, demands.extended) == ([], ["honey"])
-    two = dialogue.model_copy(update={"reference": "A suit, and honey. Do not fear a dry mouth in the job interview."})
-    assert matching.demands(two).explicit == ["job interview", "sore throat"]
-    nothing = dialogue.model_copy(update={"reference": "See you!"})
-    assert not matching.demands(nothing).queries
 
 
 def test_questions_that_are_not_fit_go():

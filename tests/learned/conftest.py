@@ -59,10 +59,13 @@ def small(tmp_path_factory):
 def trained(small, tmp_path_factory):
     """A folder with a trained planner, ranker and consistency model, and the examples that they were trained on."""
     pytest.importorskip("lightgbm")
-    from dialore.learned import read_examples, save_trained, train_nli, train_planner, train_ranker
+    from dialore.learned.examples import read_examples
+    from dialore.learned.nli import train_nli
+    from dialore.learned.planner import train_planner
+    from dialore.learned.ranker import train_ranker
 
     folder = tmp_path_factory.mktemp("models")
     examples = read_examples("kbp", small / "train.json")
     for name, recipe in (("planner", train_planner), ("ranker", train_ranker), ("nli", train_nli)):
-        save_trained(folder / name, examples, *recipe(examples, lambda *_: None))
+        recipe(examples, lambda *_: None).save(folder / name, examples)
     return folder

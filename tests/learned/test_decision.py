@@ -9,13 +9,13 @@ import random
 import pytest
 
 from dialore.errors import InputError
-from dialore.learned import TrainedDecision
 from dialore.methods.registry import create_method
 from dialore.methods.stages import StageContext
+from dialore.trained import open_trained
 
-pytest.importorskip("sklearn")
+pytest.importorskip("lightgbm")
 
-from dialore.learned import read_labelled, save_trained, train_decision
+from dialore.learned.decision import read_decisions, train_decision
 
 
 def pairs(count, seed, searched=lambda asks: asks):
@@ -29,7 +29,7 @@ def pairs(count, seed, searched=lambda asks: asks):
             thing = draw.choice(["jazz", "hiking", "chess", "bread", "the moon"])
             said = draw.choice([f"Who first wrote about {thing}?", f"What is the history of {thing}?"])
             chat = draw.choice(["Ha, that is so nice of you!", "Same here, I love it.", "Thank you, have a good day."])
-            turns.append([f"{said if asks else chat} {number}", "I see."])
+            turns.append([f"{said if asks else chat} {100 * seed + number}", "I see."])
             queries.append([f"history of {thing}"] if searched(asks) else [])
         empty = [[] for _ in turns]
         made.append({"id": f"{seed}-{number}", "meta": [], "dialogue": turns, "query": queries, "KB": empty})
@@ -44,19 +44,20 @@ def write(path, entries):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("decision")
-    examples = read_labelled("wizard-of-internet", write(folder / "train.json", pairs(40, 1)))
+    examples = read_decisions("wizard-of-internet", write(folder / "train.json", pairs(40, 1)))
     for name in ("one", "two"):
-        save_trained(folder / name, examples, *train_decision(examples, lambda *_: None))
+        train_decision(examples, lambda *_: None).save(folder / name, examples)
     return folder
 
 
 def test_it_decides_dialogues_that_it_has_not_seen_and_is_the_same_twice(made, tmp_path):
-    held = read_labelled("wizard-of-internet", write(tmp_path / "held.json", pairs(20, 2)))
-    decision = TrainedDecision(made / "one")
+    held = read_decisions("wizard-of-internet", write(tmp_path / "held.json", pairs(20, 2)))
+    decision = open_trained(str(made / "one"), "decision")
     found = [decision.decide(one) for one in held.dialogues]
-    assert [yes for yes, _ in found] == held.labels.astype(bool).tolist()
+    right = [yes == bool(label) for (yes, _), label in zip(found, held.labels, strict=True)]
+    assert sum(right) / len(right) > 0.9
     assert all(0 < chance < 1 for _, chance in found)
-    for name in ("weights.npz", "model.json"):
+    for name in ("arrays.npz", "classes.txt", "model.json"):
         assert (made / "one" / name).read_bytes() == (made / "two" / name).read_bytes()
 
 
@@ -77,7 +78,7 @@ class Nobody:
 def test_scg_qp_decides_without_a_call(made, tmp_path):
     option = f"trained:{made / 'one'}"
     method = create_method("scg-qp", {"web": Nobody()}, {"decision": option})
-    held = read_labelled("wizard-of-internet", write(tmp_path / "held.json", pairs(10, 3)))
+    held = read_decisions("wizard-of-internet", write(tmp_path / "held.json", pairs(10, 3)))
     for label in (0, 1):
         dialogue = held.dialogues[held.labels.tolist().index(label)]
         stages = StageContext(Nobody(), "scg-qp", dialogue)
@@ -98,19 +99,19 @@ def test_a_shift_is_knowledge_about_another_thing_than_before(tmp_path):
         }
 
     path = write(tmp_path / "kd.json", [said("甲", "甲", "乙", "", "乙", "丙", "丙")] * 10)
-    examples = read_labelled("kdconv", path, label="shift")
+    examples = read_decisions("kdconv", path, label="shift")
     assert examples.labels.tolist() == [1, 0, 1, 0] * 10
 
 
 @pytest.mark.parametrize(
     ("name", "label", "entries", "message"),
     [
-        ("kbp", "search", [], "kbp has no query to learn search from"),
+        ("kbp", "search", [], "kbp has no query to learn from"),
         ("wizard-of-internet", "sarch", [], "did you mean search"),
-        ("wizard-of-internet", "search", pairs(20, 1, lambda _: True), "no comes 0 times"),
+        ("wizard-of-internet", "search", pairs(20, 1, lambda _: True), "no 0 times"),
         ("wizard-of-internet", "search", pairs(3, 1), "3 dialogues cannot be divided"),
     ],
 )
 def test_bad_input_is_refused(tmp_path, name, label, entries, message):
     with pytest.raises(InputError, match=message):
-        read_labelled(name, write(tmp_path / "train.json", entries), label=label)
+        read_decisions(name, write(tmp_path / "train.json", entries), label=label)

@@ -12,15 +12,14 @@ import pytest
 from dialore import Dialogue, connect, create_agent
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError
-from dialore.learned import describe
 from dialore.methods.few_shot import build_samples, samples_of
 from dialore.prompts.history import render_history
-from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.declared import default_sources
+from dialore.trained import read_card
 from dialore.training.finetune import Target, collate, encode, finetune
 from dialore.training.generators import RECIPES, read_declared, read_targets, special_tokens
-from dialore.training.trainer import SCRATCH, Tuning
+from dialore.training.trainer import SCRATCH, Job, Tuning
 from tests.example_data import write_data
 from tests.llm.models import Scripted
 from tests.llm.test_seq2seq import _t5, _tokenizer
@@ -73,23 +72,21 @@ def weights(folder):
 def test_training_lowers_the_loss_and_the_folder_is_a_model(bases, tmp_path, kind, lora):
     out, steps = tmp_path / "model", []
     tuning = dataclasses.replace(QUICK, lora=lora, dropout=0.0, rate=0.03 if lora else 0.01)
-    card = finetune(
-        kind, str(bases / kind), TRAIN, DEV, out, CARD, tuning=tuning, step=lambda *said: steps.append(said)
-    )
+    card = finetune(kind, Job(str(bases / kind), out, tuning, lambda *said: steps.append(said)), TRAIN, DEV, CARD)
     rows = losses(out)
     assert [row["epoch"] for row in rows] == [1, 2, 3]
     assert rows[-1]["train"] < rows[0]["train"]
     assert card["loss"]["dev"] == pytest.approx(min(row["dev"] for row in rows))
-    assert describe(out) == json.loads(json.dumps(card))
+    assert read_card(out) == json.loads(json.dumps(card))
     assert steps[-1] == ("training", 6, 6)
     names = {path.name for path in out.iterdir()}
-    assert {"model.safetensors", "tokenizer.json", "README.md", "loss.svg"} <= names
+    assert {"model.safetensors", "tokenizer.json", "README.md", "loss.csv"} <= names
     assert not [name for name in names if name.endswith((".bin", ".pt", ".pkl"))]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 async def test_what_is_written_is_what_was_trained(bases, tmp_path):
-    finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK)
+    finetune("causal", Job(str(bases / "causal"), tmp_path / "model", QUICK), TRAIN, DEV, CARD)
     import torch
 
     from dialore.llm.local import load
@@ -98,14 +95,14 @@ async def test_what_is_written_is_what_was_trained(bases, tmp_path):
     rows = [encode(tokenizer, "causal", one, 64) for one in DEV]
     with torch.inference_mode():
         loss = model.cpu()(**collate(rows, tokenizer.pad_token_id)).loss.item()
-    assert loss == pytest.approx(describe(tmp_path / "model")["loss"]["dev"], rel=1e-4)
+    assert loss == pytest.approx(read_card(tmp_path / "model")["loss"]["dev"], rel=1e-4)
 
 
 def test_the_same_seed_gives_the_same_model_and_another_does_not(bases, tmp_path):
     for name, seed in (("one", 1), ("two", 1), ("three", 2)):
         tuning = dataclasses.replace(QUICK, seed=seed, epochs=1)
-        finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / name, CARD, tuning=tuning)
-    one, two, three = (describe(tmp_path / name)["sha256"] for name in ("one", "two", "three"))
+        finetune("causal", Job(str(bases / "causal"), tmp_path / name, tuning), TRAIN, DEV, CARD)
+    one, two, three = (read_card(tmp_path / name)["files"]["model.safetensors"] for name in ("one", "two", "three"))
     assert one == two != three
 
 
@@ -118,14 +115,12 @@ def test_an_interrupted_training_goes_on_to_the_same_model(bases, tmp_path):
             raise KeyboardInterrupt
 
     base = str(bases / "causal")
-    finetune("causal", base, TRAIN, DEV, tmp_path / "straight", CARD, tuning=QUICK)
+    finetune("causal", Job(base, tmp_path / "straight", QUICK), TRAIN, DEV, CARD)
     with pytest.raises(KeyboardInterrupt):
-        finetune("causal", base, TRAIN, DEV, tmp_path / "broken", CARD, tuning=QUICK, step=stop)
+        finetune("causal", Job(base, tmp_path / "broken", QUICK, stop), TRAIN, DEV, CARD)
     assert not (tmp_path / "broken").exists()
     done.clear()
-    finetune(
-        "causal", base, TRAIN, DEV, tmp_path / "broken", CARD, tuning=QUICK, step=lambda _, at, __: done.append(at)
-    )
+    finetune("causal", Job(base, tmp_path / "broken", QUICK, lambda _, at, __: done.append(at)), TRAIN, DEV, CARD)
     assert done == [5, 6]
     straight, broken = weights(tmp_path / "straight"), weights(tmp_path / "broken")
     assert all((straight[name] == broken[name]).all() for name in straight)
@@ -138,18 +133,16 @@ def test_other_data_do_not_go_on_from_what_was_interrupted(bases, tmp_path):
 
     base = str(bases / "causal")
     with pytest.raises(KeyboardInterrupt):
-        finetune("causal", base, TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK, step=stop)
+        finetune("causal", Job(base, tmp_path / "model", QUICK, stop), TRAIN, DEV, CARD)
     done = []
-    finetune(
-        "causal", base, TRAIN[2:], DEV, tmp_path / "model", CARD, tuning=QUICK, step=lambda _, at, __: done.append(at)
-    )
+    finetune("causal", Job(base, tmp_path / "model", QUICK, lambda _, at, __: done.append(at)), TRAIN[2:], DEV, CARD)
     assert done[0] == 1
 
 
 def test_from_scratch(tmp_path):
     tuning = dataclasses.replace(QUICK, epochs=1, rate=1e-3)
     for kind in ("causal", "seq2seq"):
-        card = finetune(kind, SCRATCH, TRAIN, DEV, tmp_path / kind, CARD, tuning=tuning)
+        card = finetune(kind, Job(SCRATCH, tmp_path / kind, tuning), TRAIN, DEV, CARD)
         assert 2e6 < card["loss"]["parameters"] < 2e7
 
 
@@ -163,7 +156,7 @@ def test_from_scratch(tmp_path):
 )
 def test_a_base_of_another_kind_is_named(bases, tmp_path, kind, base, said):
     with pytest.raises(InputError) as caught:
-        finetune(kind, str(bases / base), TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK)
+        finetune(kind, Job(str(bases / base), tmp_path / "model", QUICK), TRAIN, DEV, CARD)
     assert said in str(caught.value)
     assert not (tmp_path / "model").exists()
 
@@ -177,7 +170,7 @@ def test_pickled_weights_are_refused(bases, tmp_path):
     (tmp_path / "pickled" / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "pickled" / "pytorch_model.bin")
     with pytest.raises(InputError, match="safetensors"):
-        finetune("causal", str(tmp_path / "pickled"), TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK)
+        finetune("causal", Job(str(tmp_path / "pickled"), tmp_path / "model", QUICK), TRAIN, DEV, CARD)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +179,7 @@ def test_pickled_weights_are_refused(bases, tmp_path):
 )
 def test_nothing_to_learn_and_leaks_are_refused(bases, tmp_path, train, dev, said):
     with pytest.raises(InputError, match=said):
-        finetune("causal", str(bases / "causal"), train, dev, tmp_path / "model", CARD, tuning=QUICK)
+        finetune("causal", Job(str(bases / "causal"), tmp_path / "model", QUICK), train, dev, CARD)
 
 
 def test_too_little_memory_says_what_to_lower(bases, tmp_path, monkeypatch):
@@ -197,7 +190,7 @@ def test_too_little_memory_says_what_to_lower(bases, tmp_path, monkeypatch):
 
     monkeypatch.setattr("transformers.Trainer.train", no_room)
     with pytest.raises(InputError, match="lower batch"):
-        finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK)
+        finetune("causal", Job(str(bases / "causal"), tmp_path / "model", QUICK), TRAIN, DEV, CARD)
 
 
 # --- papers' generators
@@ -207,7 +200,7 @@ TOKENS = special_tokens("safari", PAPER)
 
 
 def targets_of(dialogues, recipe="safari"):
-    return [RECIPES[recipe].targets(one, PromptLibrary(), PAPER) for one in dialogues]
+    return [RECIPES[recipe].make_target(one, PAPER) for one in dialogues]
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +294,7 @@ def test_without_a_held_out_file_a_tenth_of_the_dialogues_is(small):
     assert data["dialogues"] == 54
     assert len(train) == 54 * 5
     in_order = [dialogue.id for dialogue in data_set("kbp").read(small / "train.json")]
-    assert {one.of.partition("@")[0] for one in dev} == set(in_order[9::10])
+    assert {one.dialogue.partition("@")[0] for one in dev} == set(in_order[9::10])
 
 
 def test_data_without_what_is_learnt(wizard):
@@ -365,7 +358,7 @@ def test_special_tokens_are_those_of_the_declared_sources(tmp_path):
     assert special_tokens("safari", declared)[4:] == ("NULL", "DIARY", "LETTERS", "THE NEWS")
     assert special_tokens("fcm", declared) == ()
     one = Dialogue.model_validate({**SPACED, "sources": ["persona", "documents"], "knowledge": [ZODIAC, PLUTO]})
-    assert RECIPES["safari"].targets(one, PromptLibrary(), declared).parts[1][0] == " [SOURCE] DIARY LETTERS [EOS]"
+    assert RECIPES["safari"].make_target(one, declared).parts[1][0] == " [SOURCE] DIARY LETTERS [EOS]"
 
 
 def test_the_command_takes_the_sources_that_are_planned_over(bases, small, tmp_path):
@@ -400,7 +393,7 @@ def test_a_model_that_learnt_to_continue_text_has_no_chat_template_and_its_first
     assert encode(tokenizer, "causal", TRAIN[0], 8)["input_ids"].count(begin) == 1
     assert encode(tokenizer, "causal", TRAIN[0], 100)["labels"][0] == -100
     tokenizer.save_pretrained(base)
-    finetune("causal", str(base), TRAIN, DEV, tmp_path / "model", CARD, tokens=["<begin>"], tuning=QUICK)
+    finetune("causal", Job(str(base), tmp_path / "model", QUICK), TRAIN, DEV, CARD, tokens=["<begin>"])
     assert not AutoTokenizer.from_pretrained(tmp_path / "model").chat_template
 
 
@@ -411,9 +404,7 @@ async def test_safari_plans_and_responds_with_the_trained_model(tmp_path, small,
     targets = targets_of([one])
     dev = [dataclasses.replace(targets[0], parts=((" ", False), *targets[0].parts))]
     tuning = Tuning(epochs=1, batch=1, rate=0.01, length=400)
-    finetune(
-        "causal", str(tmp_path / "base"), targets * 150, dev, tmp_path / "model", CARD, tokens=TOKENS, tuning=tuning
-    )
+    finetune("causal", Job(str(tmp_path / "base"), tmp_path / "model", tuning), targets * 150, dev, CARD, tokens=TOKENS)
     model = connect(f"hf:{tmp_path / 'model'}")
     async with create_agent(
         "safari", model=model, options={"prompt_variant": "supervised", "retrieval": "gold"}
@@ -425,7 +416,7 @@ async def test_safari_plans_and_responds_with_the_trained_model(tmp_path, small,
 
 def test_a_processor_calculates_in_bfloat16_too(bases, tmp_path):
     tuning = dataclasses.replace(QUICK, epochs=2, precision="bf16")
-    finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / "model", CARD, tuning=tuning)
+    finetune("causal", Job(str(bases / "causal"), tmp_path / "model", tuning), TRAIN, DEV, CARD)
     rows = losses(tmp_path / "model")
     assert rows[-1]["train"] < rows[0]["train"]
 
@@ -445,7 +436,7 @@ async def test_a_bart_as_published_is_trained_and_reads_in_use_what_it_read_in_t
     ends = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 1, "bos_token_id": tokenizer.bos_token_id}
     config = BartConfig(vocab_size=len(tokenizer), forced_bos_token_id=tokenizer.bos_token_id, **size, **layers, **ends)
     BartModel(config).save_pretrained(tmp_path / "base")
-    finetune("seq2seq", str(tmp_path / "base"), TRAIN, DEV, tmp_path / "bart", CARD, tuning=QUICK)
+    finetune("seq2seq", Job(str(tmp_path / "base"), tmp_path / "bart", QUICK), TRAIN, DEV, CARD)
     encoded = encode(tokenizer, "seq2seq", TRAIN[0], 64)
     assert encoded["input_ids"] == tokenizer(TRAIN[0].parts[0][0])["input_ids"]
     assert encoded["labels"] == tokenizer(TRAIN[0].parts[1][0])["input_ids"]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from dialore.errors import InputError
 from dialore.evaluation.registry import Context, load_metric
-from dialore.learned import TrainedEntailment, describe
 from dialore.methods.weave import Weave
+from dialore.trained import open_trained, read_card
 
 pytest.importorskip("lightgbm")
 
-from dialore.learned import read_examples, save_trained, train_nli
-from dialore.learned.entailment import PROTOCOLS, _swap_detail, make_pairs, protocols
+from dialore.learned.examples import read_examples
+from dialore.learned.nli import PROTOCOLS, RANDOM, SAME_PERSONA, make_pairs, protocol_rows, swap_detail, train_nli
 from tests.methods.test_weave import ASKED, Model, answer, stage_of
 
 
@@ -28,28 +26,27 @@ def examples(small):
 
 def test_every_gold_piece_is_a_positive_and_negatives_are_of_each_kind(examples):
     pairs = make_pairs(examples)
-    assert int(pairs.labels.sum()) == sum(map(len, examples.gold))
-    for (piece, response), label, at, protocol, kind in zip(
-        pairs.texts, pairs.labels, pairs.of, pairs.protocol, pairs.kinds, strict=True
-    ):
-        one = examples.dialogues[at]
-        assert response == one.reference
-        assert (piece in examples.gold[at]) == bool(label)
-        if protocol == PROTOCOLS.index("same persona"):
-            assert (piece in one.persona, kind) == (True, "persona")
-        if protocol == PROTOCOLS.index("other document"):
-            assert any(piece in under for under in one.extra["documents"].values())
+    assert sum(pair.is_positive for pair in pairs) == sum(map(len, examples.gold))
+    assert {pair.protocol for pair in pairs} >= {*PROTOCOLS} - {"swapped"}
+    for pair in pairs:
+        one = examples.dialogues[pair.response]
+        assert pair.text == one.reference
+        assert (pair.piece in examples.gold[pair.response]) == pair.is_positive
+        if pair.protocol == SAME_PERSONA:
+            assert (pair.piece in one.persona, pair.kind) == (True, "persona")
+        if pair.protocol == "other document":
+            assert any(pair.piece in under for under in one.extra["documents"].values())
     # As many random negatives as positives: the paper's protocol.
-    assert int((pairs.protocol == 0).sum()) == int(pairs.labels.sum())
+    assert sum(pair.protocol == RANDOM for pair in pairs) == sum(pair.is_positive for pair in pairs)
 
 
 def test_the_paper_s_negatives_are_random_ones_alone(examples):
     """SAFARI, Appendix C: (ground, response) against "randomly sampled (unrelated, response)", one each."""
     pairs = make_pairs(examples, hard=False)
-    assert {*pairs.protocol.tolist()} == {-1, 0}
-    assert (pairs.labels == 1).sum() == (pairs.labels == 0).sum()
-    for (text, _), label, at in zip(pairs.texts, pairs.labels, pairs.of, strict=True):
-        assert (text in examples.gold[at]) == bool(label)
+    protocols = [pair.protocol for pair in pairs]
+    assert protocols.count("positive") == protocols.count(RANDOM) == len(pairs) / 2
+    for pair in pairs:
+        assert (pair.piece in examples.gold[pair.response]) == pair.is_positive
 
 
 @pytest.mark.parametrize(
@@ -61,7 +58,7 @@ def test_the_paper_s_negatives_are_random_ones_alone(examples):
     ],
 )
 def test_a_number_or_a_name_that_the_response_has_is_exchanged(text, response, expected):
-    swapped = _swap_detail(text, response, {"小吃": ["肉夹馍", "凉皮"]}, np.random.default_rng(0))
+    swapped = swap_detail(text, response, {"小吃": ["肉夹馍", "凉皮"]}, np.random.default_rng(0))
     if expected == "number":
         assert swapped != text
         assert len(swapped) == len(text)
@@ -71,17 +68,17 @@ def test_a_number_or_a_name_that_the_response_has_is_exchanged(text, response, e
 
 
 def test_it_tells_pairs_of_dialogues_apart_that_it_has_not_seen(small, trained):
-    model = TrainedEntailment(trained / "nli")
+    model = open_trained(str(trained / "nli"), "entailment")
     pairs = make_pairs(read_examples("kbp", small / "dev.json"))
-    right = np.array(model.entails(pairs.texts)) == pairs.labels
-    assert right.mean() > 0.9
-    assert set(protocols(pairs)) <= set(describe(trained / "nli")["measured"])
+    entailed = model.entails([(pair.piece, pair.text) for pair in pairs])
+    assert np.mean([holds == pair.is_positive for holds, pair in zip(entailed, pairs, strict=True)]) > 0.9
+    assert set(protocol_rows(pairs)) <= set(read_card(trained / "nli")["measured"])
     assert model.entails([]) == []
 
 
 def test_the_same_seed_gives_the_same_files(examples, trained, tmp_path):
-    save_trained(tmp_path / "again", examples, *train_nli(examples, lambda *_: None))
-    for name in ("weights.npz", "model.json", "README.md"):
+    train_nli(examples, lambda *_: None).save(tmp_path / "again", examples)
+    for name in ("arrays.npz", "pairs.txt", "model.json", "README.md"):
         assert (tmp_path / "again" / name).read_bytes() == (trained / "nli" / name).read_bytes()
 
 
@@ -101,15 +98,6 @@ async def test_weave_tests_citations_by_it_without_a_call(trained):
     assert response.usage.calls == (3 if found else 2)
     with pytest.raises(InputError, match="holds no trained model"):
         Weave(check=f"trained:{trained / 'nothing'}")
-
-
-def test_it_is_used_with_numpy_alone(trained):
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom dialore.learned import TrainedEntailment\n"
-        f"TrainedEntailment(Path({str(trained / 'nli')!r})).entails([('a', 'b')])\n"
-        "assert not {'sklearn', 'lightgbm', 'scipy', 'torch'} & sys.modules.keys()\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_file_without_any_piece_is_refused(small, tmp_path):

@@ -50,13 +50,14 @@ def test_what_is_given_wins_and_a_preset_is_of_its_command():
 def test_lora_of_modules_that_the_model_lacks_is_refused(tmp_path):
     pytest.importorskip("peft", reason="the finetune extra is not installed")
     from dialore.training.finetune import finetune
+    from dialore.training.trainer import Job
     from tests.learned.test_finetune import CARD, DEV, TRAIN
     from tests.llm.tiny_causal import make_tiny_causal
 
     make_tiny_causal(tmp_path / "base")
     chatglm = tuning("generator", "safari-chatglm")
     with pytest.raises(InputError, match="no query_key_value for LoRA to adapt"):
-        finetune("causal", str(tmp_path / "base"), TRAIN, DEV, tmp_path / "out", CARD, tuning=chatglm)
+        finetune("causal", Job(str(tmp_path / "base"), tmp_path / "out", chatglm), TRAIN, DEV, CARD)
 
 
 def training_table():

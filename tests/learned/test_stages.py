@@ -15,9 +15,10 @@ from dialore.methods.dcrag import Dcrag
 from dialore.methods.stage_runner import LLMRunner
 from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
+from dialore.sources.declared import default_sources
 from dialore.training.finetune import finetune
-from dialore.training.stages import find_fixed_lines, lacking, query_targets, question_targets, stage_targets
-from dialore.training.trainer import SCRATCH, Tuning
+from dialore.training.generators import RECIPES, find_fixed_lines, missing_marks, stage_targets
+from dialore.training.trainer import SCRATCH, Job, Tuning
 from tests.learned.test_decision import pairs, write
 from tests.llm.test_seq2seq import _t5, _tokenizer
 from tests.methods.conftest import ANSWERS, ScriptedModel, small_graph  # noqa: F401
@@ -48,12 +49,12 @@ def test_targets_of_rows_lack_the_instruction_and_end_in_the_task(rows):
     assert card["fixed"]["dcrag/topic-planning.en"] == ["You find entities.", "Be brief.", "Dialogue history:"]
     (prompt, read), (answer, learnt) = train[1].parts
     assert (prompt, read, learnt) == (
-        f"I have a sore throat {train[1].of[5:]}.\ndcrag/topic-planning.en:\n",
+        f"I have a sore throat {train[1].dialogue[5:]}.\ndcrag/topic-planning.en:\n",
         False,
         True,
     )
     assert json.loads(answer) == ANSWERS["topic-planning"]
-    assert not {one.of for one in train} & {one.of for one in dev}
+    assert not {one.dialogue for one in train} & {one.dialogue for one in dev}
     assert find_fixed_lines(["a\nb", "a\nb"]) == []
 
 
@@ -65,12 +66,14 @@ def test_too_few_dialogues_to_hold_any_out(tmp_path):
 
 def test_queries_follow_the_turns_and_questions_their_context(tmp_path):
     path = write(tmp_path / "woi.json", pairs(4, 1))
-    found = query_targets(split_dialogues(data_set("wizard-of-internet").read(path), cut="all"))
+    dialogues = split_dialogues(data_set("wizard-of-internet").read(path), cut="all")
+    found = [target for one in dialogues if (target := RECIPES["query"].make_target(one, default_sources({})))]
     assert found
     assert all(one.parts[1][0].startswith("history of") for one in found)
     assert all("?" in one.parts[0][0].splitlines()[-1] for one in found)
     path = write(tmp_path / "coq.json", [{"context": "Bees make honey.", "questions": ["Why?", "How?"]}])
-    (one,) = question_targets(split_dialogues(data_set("coq").read(path), cut="last"))
+    (context,) = split_dialogues(data_set("coq").read(path), cut="last")
+    one = RECIPES["question"].make_target(context, default_sources({}))
     dialogue = Dialogue(id="x", turns=["Bees make honey."])
     request = (
         PromptLibrary()
@@ -92,9 +95,8 @@ def model(tmp_path_factory):
     tokenizer = _tokenizer()
     tokenizer.save_pretrained(folder / "base")
     _t5(len(tokenizer)).save_pretrained(folder / "base")
-    card = {"kind": "stages", "use": "A test.", **card}
     tuning = Tuning(epochs=2, batch=8, rate=0.01, length=64)
-    finetune("seq2seq", str(folder / "base"), *targets, folder / "model", card, tuning=tuning)
+    finetune("seq2seq", Job(str(folder / "base"), folder / "model", tuning), *targets, card)
     return folder / "model"
 
 
@@ -114,7 +116,7 @@ async def test_dcrag_runs_with_a_trained_stage_and_a_model_that_does_the_rest(mo
 
 
 def test_what_is_no_model_of_stages_is_refused(tmp_path):
-    with pytest.raises(InputError, match="holds no model of stages"):
+    with pytest.raises(InputError, match="holds no trained model"):
         connect(f"trained:{tmp_path}")
 
 
@@ -125,8 +127,8 @@ def test_marks_that_a_tokenizer_lacks_are_told(tmp_path):
     made.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
     transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]").save_pretrained(tmp_path)
     (train, _), _ = stage_targets_of(tmp_path)
-    assert lacking(SCRATCH, train) == []
-    assert set(lacking(str(tmp_path), train)) == {"{", "}", '"', "[", "]", ",", "\n"}
+    assert missing_marks(SCRATCH, train) == []
+    assert set(missing_marks(str(tmp_path), train)) == {"{", "}", '"', "[", "]", ",", "\n"}
 
 
 def stage_targets_of(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import subprocess
 import sys
@@ -12,19 +13,18 @@ import numpy as np
 import pytest
 
 from dialore.datasets import data_set, split_dialogues
-from dialore.errors import InputError
-from dialore.learned import TrainedPlanner, TrainedRanker, describe
-from dialore.learned.features import above_others
-from dialore.learned.model import Trees, write_model
+from dialore.errors import InputError, MissingExtraError
 from dialore.methods.safari import Safari
 from dialore.methods.stages import StageContext
 from dialore.sources.persona import PersonaSource
+from dialore.trained import _CLASSES, ROLES, check_writable, open_trained, read_card, write_trained
 from tests.learned.conftest import entries
 
 pytest.importorskip("lightgbm")
 
-from dialore.learned import read_examples, refuse_leaks, save_trained, train_planner
-from dialore.learned.trees import _to_arrays
+from dialore.learned.examples import read_examples, refuse_leaks
+from dialore.learned.features import lead
+from dialore.learned.planner import train_planner
 
 
 def quiet(*_):
@@ -40,7 +40,7 @@ def persona_of(dialogue):
 
 
 def test_the_planner_plans_dialogues_that_it_has_not_seen(small, trained):
-    planner = TrainedPlanner(trained / "planner")
+    planner = open_trained(str(trained / "planner"), "planner")
     dialogues = histories(small / "dev.json")
     plans = []
     for dialogue in dialogues:
@@ -54,8 +54,8 @@ def test_the_planner_plans_dialogues_that_it_has_not_seen(small, trained):
 def test_a_planner_of_the_context_alone_reads_nothing_else(small, tmp_path):
     """SAFARI, Equation 1: the plan is of c alone."""
     examples = read_examples("kbp", small / "train.json")
-    save_trained(tmp_path / "planner", examples, *train_planner(examples, quiet, context=True))
-    planner = TrainedPlanner(tmp_path / "planner")
+    train_planner(examples, quiet, context=True).save(tmp_path / "planner", examples)
+    planner = open_trained(str(tmp_path / "planner"), "planner")
     right = []
     for dialogue in histories(small / "dev.json"):
         found = planner.probabilities(dialogue, persona_of(dialogue))
@@ -65,12 +65,12 @@ def test_a_planner_of_the_context_alone_reads_nothing_else(small, tmp_path):
 
 
 def test_without_a_persona_nothing_is_planned(small, trained):
-    planner = TrainedPlanner(trained / "planner")
+    planner = open_trained(str(trained / "planner"), "planner")
     assert planner.choose(planner.probabilities(histories(small / "dev.json")[0], {})) == ()
 
 
 def test_the_ranker_finds_sentence_and_document_with_and_without_dependency(small, trained):
-    ranker = TrainedRanker(trained / "ranker")
+    ranker = open_trained(str(trained / "ranker"), "ranker")
     right = {"sentence": [], "document": [], "among all": []}
     for dialogue in histories(small / "dev.json"):
         if len(dialogue.sources) < 2:
@@ -90,36 +90,23 @@ def test_the_ranker_finds_sentence_and_document_with_and_without_dependency(smal
 
 def test_the_same_seed_gives_the_same_files(small, trained, tmp_path):
     examples = read_examples("kbp", small / "train.json")
-    save_trained(tmp_path / "again", examples, *train_planner(examples, quiet))
-    for name in ("weights.npz", "model.json", "README.md"):
+    train_planner(examples, quiet).save(tmp_path / "again", examples)
+    for name in ("arrays.npz", "asked.npz", "classes.txt", "model.json", "README.md"):
         assert (tmp_path / "again" / name).read_bytes() == (trained / "planner" / name).read_bytes()
 
 
 def test_the_card_says_data_settings_seed_and_figures(trained):
-    card = describe(trained / "ranker")
+    card = read_card(trained / "ranker")
     assert (card["kind"], card["seed"], card["data"]["dataset"], card["data"]["dialogues"]) == ("ranker", 0, "kbp", 60)
     assert len(card["data"]["sha256"]) == 64
     assert set(card["measured"]["documents"]) == {"mean", "low", "high"}
-    assert "Cross-validation" in (trained / "ranker" / "README.md").read_text(encoding="utf-8")
+    assert "cross-validation" in (trained / "ranker" / "README.md").read_text(encoding="utf-8")
 
 
-def test_trees_as_arrays_give_what_lightgbm_gives():
-    lightgbm = pytest.importorskip("lightgbm")
-    draw = np.random.default_rng(0)
-    features = draw.normal(size=(400, 5)).astype(np.float32)
-    labels = (features[:, 0] * features[:, 1] > 0).astype(int) + (features[:, 2] > 1)
-    settings = {"objective": "multiclass", "num_class": 3, "verbose": -1}
-    booster = lightgbm.train(settings, lightgbm.Dataset(features, labels), 8)
-    booster.best_iteration = 8
-    trees = _to_arrays(booster, 8, 3)
-    np.testing.assert_allclose(trees.scores(features), booster.predict(features, raw_score=True))
-    read = Trees.read(trees.arrays("one"), "one")
-    np.testing.assert_array_equal(read.scores(features), trees.scores(features))
-
-
-def test_rows_above_the_best_of_the_others():
-    features = np.array([[3.0], [1.0], [3.0], [5.0], [2.0], [7.0]], np.float32)
-    assert above_others(features, [0, 3, 5]).ravel().tolist() == [0.0, -2.0, 0.0, 3.0, -3.0, 0.0]
+def test_the_lead_of_a_row_is_over_the_best_of_the_others():
+    assert lead(np.array([[3.0], [1.0], [3.0]])).ravel().tolist() == [0.0, -2.0, 0.0]
+    assert lead(np.array([[5.0], [2.0]])).ravel().tolist() == [3.0, -3.0]
+    assert lead(np.array([[7.0]])).ravel().tolist() == [0.0]
 
 
 def test_safari_plans_and_ranks_with_trained_parts_without_a_call(small, trained):
@@ -133,20 +120,38 @@ def test_safari_plans_and_ranks_with_trained_parts_without_a_call(small, trained
     assert planned.output["probabilities"]["persona, documents"] > 0.5
 
 
-def test_trained_parts_are_used_with_numpy_alone(small, trained):
+def test_trained_parts_are_used_without_training_libraries(small, trained):
     code = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from dialore.datasets import data_set, split_dialogues\n"
         "from dialore.sources.persona import PersonaSource\n"
-        "from dialore.learned import TrainedPlanner\n"
+        "from dialore.trained import load_trained\n"
+        "assert not any(name.startswith('dialore.learned') for name in sys.modules)\n"
         f"one = split_dialogues(data_set('kbp').read(Path({str(small / 'dev.json')!r})))[0]\n"
         f"source = PersonaSource(retriever={'trained:' + str(trained / 'ranker')!r})\n"
         "assert asyncio.run(source.search(one.turns[-1].text, one))\n"
-        f"TrainedPlanner(Path({str(trained / 'planner')!r})).probabilities(one, source.of(one))\n"
-        "assert not {'sklearn', 'lightgbm', 'scipy', 'torch'} & sys.modules.keys()\n"
+        f"load_trained({str(trained / 'planner')!r}, 'planner').probabilities(one, source.of(one))\n"
+        "assert not {'torch', 'transformers'} & sys.modules.keys()\n"
+        "assert not any(name.startswith('dialore.training') for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_the_extra_the_remedy_is_named(trained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    for name in [name for name in sys.modules if name.startswith("dialore.learned")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(MissingExtraError, match=r"\[learn\]"):
+        open_trained(str(trained / "planner"), "planner")
+
+
+def test_each_kind_of_model_has_a_class_and_a_role():
+    kinds = [kind for kinds in ROLES.values() for kind in kinds]
+    assert sorted(kinds) == sorted(_CLASSES)
+    for target in _CLASSES.values():
+        module, _, name = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
 
 
 def changed(small, tmp_path, change):
@@ -190,11 +195,6 @@ def test_a_dialogue_in_both_files_is_refused(small, tmp_path):
         refuse_leaks(train, small / "dev.json")
 
 
-def test_pickles_are_refused(tmp_path):
-    with pytest.raises(InputError, match="pickled models are not read"):
-        TrainedRanker(tmp_path / "model.pkl")
-
-
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"holds no trained model: No such file or directory: model\.json"):
         PersonaSource(retriever=f"trained:{tmp_path}")
@@ -202,7 +202,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 
 def test_a_model_of_another_kind_is_refused(trained):
     with pytest.raises(InputError, match="is a trained planner, not a ranker"):
-        TrainedRanker(trained / "planner")
+        open_trained(str(trained / "planner"), "ranker")
     with pytest.raises(InputError, match="is a trained ranker, not a planner"):
         Safari(planning=f"trained:{trained / 'ranker'}")
 
@@ -210,27 +210,37 @@ def test_a_model_of_another_kind_is_refused(trained):
 def test_damaged_weights_are_refused(trained, tmp_path):
     folder = tmp_path / "cut"
     folder.mkdir()
-    for name in ("model.json", "weights.npz"):
-        (folder / name).write_bytes((trained / "ranker" / name).read_bytes())
-    (folder / "weights.npz").write_bytes((folder / "weights.npz").read_bytes()[:-100])
-    with pytest.raises(InputError, match="its weights are not those that it was saved with"):
-        TrainedRanker(folder)
+    for path in (trained / "ranker").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    (folder / "sentences.txt").write_bytes((folder / "sentences.txt").read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"sentences\.txt is not the file that the model was saved with"):
+        open_trained(str(folder), "ranker")
+    (folder / "sentences.txt").unlink()
+    with pytest.raises(InputError, match=r"sentences\.txt is missing"):
+        open_trained(str(folder), "ranker")
 
 
 def test_a_write_that_breaks_off_leaves_no_model(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    card = {"kind": "ranker", "settings": {}, "data": {}, "measured": {}}
+    card = {
+        "kind": "ranker",
+        "use": "-",
+        "settings": {},
+        "seed": 0,
+        "data": {"dataset": "-", "responses": 1, "sha256": "-"},
+        "measured": {},
+    }
     with monkeypatch.context() as patched:
         patched.setattr("pathlib.Path.write_text", full)
         with pytest.raises(InputError, match="cannot write the model: No space left on device"):
-            write_model(tmp_path / "model", card, {"one": np.zeros(1)}, "# A model")
+            write_trained(tmp_path / "model", card, lambda folder: (folder / "one.txt").write_bytes(b"1"))
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_model_is_not_replaced(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(InputError, match="is there, and no trained model"):
-        write_model(tmp_path, {"kind": "ranker"}, {"one": np.zeros(1)}, "# A model")
+        check_writable(tmp_path)
     assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"

@@ -9,9 +9,9 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
-from dialore.learned.dialogue_ranking import DialogueRanker
 from dialore.methods.stage_runner import NullRunner
 from dialore.methods.stages import StageContext
+from dialore.retrieval.dialogue_ranking import DialogueRanker
 from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.encoders import EndpointEmbedder

@@ -10,9 +10,9 @@ from typer import Argument, Context, Option
 from dialore.cli.options import Json, JudgeSet, JudgeSettings, options_as
 from dialore.cli.output import Table, console, note, print_json, progress, say
 from dialore.errors import InputError
-from dialore.learned import describe, describe_all
 from dialore.session import open_model
 from dialore.settings import ModelSettings
+from dialore.trained import list_cards, read_card
 
 
 def models(
@@ -41,7 +41,7 @@ def models(
         settings = options_as(JudgeSettings, context).model
         _score(settings.model_copy(update={"model": model}), rows, limit, json=json)
     elif (folder / "README.md").is_file():
-        card = describe(folder)
+        card = read_card(folder)
         if json:
             print_json({"path": model, **card})
         else:
@@ -53,7 +53,7 @@ def models(
 
 
 def _list(folder: Path, *, json: bool) -> None:
-    cards = list(describe_all(folder))
+    cards = list(list_cards(folder))
     if json:
         print_json([{"path": str(path), **card} for path, card in cards])
         return

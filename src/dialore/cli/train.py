@@ -18,9 +18,15 @@ from dialore.cli.training import (
     split_files,
     with_dataclass_options,
 )
-from dialore.learned import read_labelled, train_decision, train_nli, train_planner, train_ranker
-from dialore.training.generators import RECIPES, read_declared, read_targets, special_tokens
-from dialore.training.stages import USES, data_targets, lacking, stage_targets
+from dialore.training.generators import (
+    GENERATORS,
+    RECIPES,
+    missing_marks,
+    read_declared,
+    read_targets,
+    special_tokens,
+    stage_targets,
+)
 
 app = typer.Typer(no_args_is_help=True)
 _Kind = Annotated[str, Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
@@ -43,6 +49,8 @@ def planner(
     [bold]Example[/bold]
     dialore train planner kbp --data shared/data/kbp --out models/planner
     """
+    from dialore.learned.planner import train_planner
+
     run_part(partial(train_planner, context=context), work)
 
 
@@ -51,7 +59,7 @@ def planner(
 def retriever(
     work: Work,
     given: TuningOptions,
-    kind: Annotated[str | None, Option(metavar="trees|dual|cross", help="(default: trees; dual with --as)")] = None,
+    kind: Annotated[str | None, Option(metavar="trees|dual", help="(default: trees; dual with --as)")] = None,
     whole: Annotated[
         bool, Option("--whole", help="Encoders read the whole context with its speakers, not the last 3 turns.")
     ] = False,
@@ -62,26 +70,26 @@ def retriever(
     """Train a ranker of persona sentences and the documents under them.
 
     Boosted trees; or, from --base and with a dev.json, a dual encoder
-    (in-batch and hard negatives; --base static for token vectors alone) or a
-    cross-encoder (denoised hard negatives). Use it with
+    (in-batch and hard negatives). Use it with
     `-o retriever=trained:FOLDER` of safari, or as the retriever of a declared
     persona; no torch is needed then. A dual encoder learns from knowledge
     without personas, too, as MSDP's DPR (wizard-of-wikipedia): use that with
     `--embedder onnx:FOLDER` of `dialore documents build` (--dot: `dot:FOLDER`).
-    One of the whole context is asked with `-o turns=0`. RocketQAv2's
-    checkpoint is a dual encoder, too; the cross-encoder is ours.
+    One of the whole context is asked with `-o turns=0`.
 
     [bold]Example[/bold]
     dialore train retriever kbp --data shared/data/kbp --out models/ranker
     """
     preset = given.preset_of("retriever")
     kind = kind or ("dual" if given.preset else "trees")
-    if one_of("kind of retriever", kind, ("trees", "dual", "cross")) == "trees":
+    if one_of("kind of retriever", kind, ("trees", "dual")) == "trees":
+        from dialore.learned.ranker import train_ranker
+
         given.refuse()
         run_part(train_ranker, work)
         return
     tuning = given.tuning(work.seed, "retriever", epochs=5, batch=32, length=96)
-    run_encoder(kind, work, given.base, tuning, whole=whole or preset.whole, dot=dot or preset.dot)
+    run_encoder("dual", work, given.base, tuning, whole=whole or preset.whole, dot=dot or preset.dot)
 
 
 @app.command("nli")
@@ -109,6 +117,8 @@ def nli(
     preset = given.preset_of("nli")
     hard = preset.hard if negatives is None else one_of("negatives", negatives, ("hard", "random")) == "hard"
     if one_of("kind of model", kind or ("cross" if given.preset else "trees"), ("trees", "cross")) == "trees":
+        from dialore.learned.nli import train_nli
+
         given.refuse()
         run_part(partial(train_nli, hard=hard), work)
         return
@@ -138,7 +148,7 @@ def generator(
     [bold]Example[/bold]
     dialore train generator kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
     """
-    one_of("recipe", recipe, [*RECIPES])
+    one_of("recipe", recipe, GENERATORS)
     declared = read_declared(sources)
     targets, described = read_targets(recipe, work.name, split_files(work, needed=1), declared)
     card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
@@ -160,7 +170,9 @@ def decision(
     [bold]Example[/bold]
     dialore train decision wizard-of-internet --data data/woi --out models/search
     """
-    run_part(train_decision, work, partial(read_labelled, label=label))
+    from dialore.learned.decision import read_decisions, train_decision
+
+    run_part(partial(train_decision, label=label), work, partial(read_decisions, label=label))
 
 
 @app.command("stages")
@@ -183,9 +195,8 @@ def stages(
     """
     preset = given.preset_of("stages")
     targets, card = stage_targets(rows, whole=whole or preset.whole)
-    card = {"kind": "stages", "use": USES["stages"], **card}
     tuning = given.tuning(output.seed, "stages", epochs=10, length=1024)
-    tokens = lacking(given.base, targets[0])
+    tokens = missing_marks(given.base, targets[0])
     run_finetuning(kind, given.base, targets, output, card, tokens, tuning)
 
 
@@ -221,6 +232,6 @@ def question(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
 
 def _train_sequence(what: str, work: Work, given: TuningOptions, kind: str) -> None:
     """Train on queries or questions of a data set's train file, with those of its dev file held out."""
-    *targets, described = data_targets(what, work.name, split_files(work))
-    card = {"kind": what, "use": USES[what], "data": described}
+    targets, described = read_targets(what, work.name, split_files(work))
+    card: dict[str, Any] = {"kind": what, "use": RECIPES[what].use, "data": described}
     run_finetuning(kind, given.base, targets, work, card, (), given.tuning(work.seed, what))

@@ -13,12 +13,10 @@ from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.datasets import data_set
 from dialore.errors import InputError
-from dialore.learned import Examples, read_examples, refuse_leaks, save_trained
-from dialore.learned.model import check_place
-from dialore.training.encoders import train_encoder
+from dialore.trained import check_writable
 from dialore.training.finetune import Kind, Target, finetune
 from dialore.training.presets import PRESETS, Preset
-from dialore.training.trainer import Tuning
+from dialore.training.trainer import Job, Tuning
 
 _SPLITS = ("train", "dev")
 KINDS: tuple[Kind, ...] = ("seq2seq", "causal")
@@ -144,22 +142,22 @@ def with_dataclass_options(command: Callable[..., None]) -> Callable[..., None]:
     return grouped
 
 
-def run_part(
-    recipe: Callable[[Any, Any], tuple[dict[str, Any], Any]], work: Work, reader: Callable[..., Examples] | None = None
-) -> None:
+def run_part(recipe: Callable[..., Any], work: Work, reader: Callable[..., Any] | None = None) -> None:
     """Train a small part by a recipe, and say what came of it; what is held out is only tested for leaks."""
-    check_place(work.out)
+    from dialore.learned.examples import read_examples, refuse_leaks
+
+    check_writable(work.out)
     train, *held = split_files(work, needed=1)
     examples = (reader or read_examples)(work.name, train, seed=work.seed)
     for path in held:
         refuse_leaks(examples, path)
     try:
         with progress("training") as step:
-            card, arrays = recipe(examples, step)
+            part = recipe(examples, step)
     except MemoryError as error:
         message = f"not enough memory to train on {len(examples.dialogues):,} responses"
         raise InputError(message, hint="give fewer dialogues") from error
-    card = save_trained(work.out, examples, card, arrays)
+    card = part.save(work.out, examples)
     shown = Table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
     for name, figures in card["measured"].items():
         shown.add_row(name, *(f"{figures[key]:.1f}" for key in ("mean", "low", "high")))
@@ -180,6 +178,9 @@ def run_encoder(kind: str, work: Work, base: str, tuning: Tuning, **reading: boo
     """Train an encoder, and say what came of it; `reading` is what it reads, and how it compares."""
     if tuning.lora:
         raise InputError("--lora is for language models, not for encoders", hint="leave it out")
+    from dialore.learned.examples import read_examples, refuse_leaks
+    from dialore.training.encoders import train_encoder
+
     # A dual encoder learns from knowledge alone, too (MSDP, Appendix F).
     is_bare = kind == "dual" and "persona" not in data_set(work.name).has
     needs = ("knowledge",) if is_bare else ("persona", "plan", "knowledge")
@@ -187,7 +188,8 @@ def run_encoder(kind: str, work: Work, base: str, tuning: Tuning, **reading: boo
     train, dev = (read_examples(work.name, path, needs=needs, seed=work.seed) for path in files)
     refuse_leaks(train, files[1])
     with progress("training") as step:
-        card = train_encoder(kind, base, train, dev, work.out, tuning, step, **reading)  # type: ignore[arg-type]
+        job = Job(base, work.out, tuning, step)
+        card = train_encoder(kind, job, train, dev, **reading)  # type: ignore[arg-type]
     _show_tuned(card, work)
 
 
@@ -203,8 +205,8 @@ def run_finetuning(
     """Train on the first targets, hold out the second, and say what came of it."""
     chosen = one_of("kind", kind, KINDS)
     with progress("training") as step:
-        how: dict[str, Any] = {"tokens": tokens, "tuning": tuning, "step": step}
-        card = finetune(chosen, base, targets[0], targets[1], output.out, card, **how)
+        job = Job(base, output.out, tuning, step)
+        card = finetune(chosen, job, targets[0], targets[1], card, tokens=tokens)
     _show_tuned(card, output)
 
 

@@ -14,9 +14,8 @@ from dialore.evaluation.base import Mean, Sample, SampleScore, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
 from dialore.evaluation.registry import Context, OwnMetric
-from dialore.learned import open_entailment
-from dialore.learned.dialogue_ranking import close_gaps
-from dialore.learned.model import PREFIX
+from dialore.text import close_gaps
+from dialore.trained import PREFIX, load_trained
 
 
 class Consistency(OwnMetric, Mean):
@@ -111,4 +110,5 @@ class TransformerEntailment:
 @functools.cache
 def _load(name: str) -> Entailment:
     """Return the model of a name, or of `trained:FOLDER`; one serves both metrics."""
-    return open_entailment(name) if name.startswith(PREFIX) else TransformerEntailment(name)
+    model: Entailment = load_trained(name, "entailment") if name.startswith(PREFIX) else TransformerEntailment(name)
+    return model

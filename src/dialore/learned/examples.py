@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,19 +14,18 @@ import numpy as np
 from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.dialogue import conversation_of
 from dialore.errors import InputError
-from dialore.learned.features import Pool, document_features, sentence_features
-from dialore.learned.training_index import TrainingIndex
+from dialore.learned.index import TrainingIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
 
-    Numbers = NDArray[np.int64]
-    Step = Callable[[str, int, int | None], None]
+    Integers = NDArray[np.int64]
+    OnStep = Callable[[str, int, int | None], None]
 
 FOLDS = 5
-_FEWEST = 2 * FOLDS
+_MIN_DIALOGUES = 2 * FOLDS
 
 
 @dataclass
@@ -34,22 +33,24 @@ class Examples:
     """The responses of a file.
 
     Attributes:
-        name: of the data set.
-        sha256: of the file.
-        dialogues: the history before each response, with its plan and gold knowledge.
-        numbers: of the whole dialogue that each is of, from 0.
-        seed: of the folds, and of all that is drawn in training.
+        name: Name of the data set.
+        sha256: SHA-256 of the file.
+        dialogues: The history before each response, with its plan and gold knowledge.
+        numbers: Number of the whole dialogue that each history belongs to, from 0.
+        seed: Seed of the folds and of all random choices in training.
+        labels: Class of each response, for classifiers; otherwise empty.
     """
 
     name: str
     sha256: str
     dialogues: list[Dialogue]
-    numbers: Numbers
+    numbers: Integers
     seed: int
+    labels: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @functools.cached_property
-    def folds(self) -> Numbers:
-        """The fold of each response: whole dialogues together."""
+    def folds(self) -> Integers:
+        """The fold of each response. All responses of a dialogue are in one fold."""
         order = np.random.default_rng(self.seed).permutation(int(self.numbers.max()) + 1)
         return (order % FOLDS)[self.numbers]
 
@@ -59,41 +60,27 @@ class Examples:
         return [[gold_text(item) for item in dialogue.knowledge] for dialogue in self.dialogues]
 
     @functools.cached_property
-    def past(self) -> TrainingIndex:
-        """The data that a model trained on these has seen."""
-        return TrainingIndex.of(self.dialogues, self.numbers, self.gold)
+    def index(self) -> TrainingIndex:
+        """The index of these responses."""
+        return TrainingIndex.build(self.dialogues, self.numbers, self.gold, self.labels)
 
-    def described(self) -> dict[str, object]:
-        """Return the data, as the model's description has it."""
+    def summary(self) -> dict[str, object]:
+        """Return the description of the data for a model card."""
         return {
             "dataset": self.name,
             "sha256": self.sha256,
-            "dialogues": int(self.numbers.max()) + 1,
+            "dialogues": len(np.unique(self.numbers)),
             "responses": len(self.dialogues),
         }
 
-
-@dataclass
-class Compared:
-    """Features of every response's pieces, with the past of its own dialogue left out.
-
-    Attributes:
-        sentences, documents, all_documents: a row a piece; the last against all documents, beside the gold sentence.
-        of_sentence, of_document: the response that a row is of.
-        owner: the place of the sentence over each document's.
-        is_gold, is_gold_document: whether the response stands on it.
-        sizes: documents under each sentence, by response.
-    """
-
-    sentences: NDArray[np.float32]
-    documents: NDArray[np.float32]
-    all_documents: NDArray[np.float32]
-    of_sentence: Numbers
-    of_document: Numbers
-    owner: Numbers
-    is_gold: NDArray[np.bool_]
-    is_gold_document: NDArray[np.bool_]
-    sizes: list[list[int]]
+    def fold_spread(self, figure: Callable[[NDArray[np.bool_]], float]) -> dict[str, float]:
+        """Return mean, lowest and highest fold in percent of a figure that is calculated on the responses of a fold."""
+        figures = [100 * figure(self.folds == fold) for fold in range(FOLDS)]
+        return {
+            "mean": round(float(np.nanmean(figures)), 2),
+            "low": round(float(np.nanmin(figures)), 2),
+            "high": round(float(np.nanmax(figures)), 2),
+        }
 
 
 def read_examples(
@@ -102,75 +89,33 @@ def read_examples(
     """Return the responses of a data set's file.
 
     Raises:
-        InputError: it cannot be read, has not what is needed, or too few dialogues.
+        InputError: The file cannot be read, lacks a required field, or has too few dialogues.
     """
     reader = data_set(name)
-    if lacking := [what for what in needs if what not in reader.has]:
-        raise InputError(f"{name} has no {' and no '.join(lacking)} to learn from", hint="kbp has all that is needed")
+    missing = [need for need in needs if need not in reader.has]
+    if missing:
+        raise InputError(f"{name} has no {' and no '.join(missing)} to learn from", hint="kbp has all that is needed")
     dialogues = split_dialogues(reader.read(path), cut="all")
-    bare = [
-        dialogue.id
-        for dialogue in dialogues
-        if not dialogue.persona or not any(dialogue.extra.get("documents", {}).values())
-    ]
-    if "persona" in needs and bare:
-        raise InputError(f"{path}: dialogue {bare[0]} has no persona with documents", hint="leave it out")
-    numbers = number_dialogues(dialogues, path)
-    return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, numbers, seed)
+    if "persona" in needs:
+        for dialogue in dialogues:
+            if not dialogue.persona or not any(dialogue.extra.get("documents", {}).values()):
+                message = f"{path}: dialogue {dialogue.id} has no persona with documents"
+                raise InputError(message, hint="leave it out")
+    numbers: dict[str, int] = {}
+    for dialogue in dialogues:
+        numbers.setdefault(conversation_of(dialogue.id), len(numbers))
+    if len(numbers) < _MIN_DIALOGUES:
+        message = f"{path}: {len(numbers)} dialogues cannot be divided for cross-validation"
+        raise InputError(message, hint=f"give at least {_MIN_DIALOGUES}")
+    of_responses = np.array([numbers[conversation_of(dialogue.id)] for dialogue in dialogues])
+    return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, of_responses, seed)
 
 
-def number_dialogues(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
-    """Return the number of the whole dialogue of each history; raise InputError if too few for folds."""
-    wholes = {
-        whole: number
-        for number, whole in enumerate(dict.fromkeys(conversation_of(dialogue.id) for dialogue in dialogues))
-    }
-    if len(wholes) < _FEWEST:
-        message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
-        raise InputError(message, hint=f"give at least {_FEWEST}")
-    return np.array([wholes[conversation_of(dialogue.id)] for dialogue in dialogues])
-
-
-def refuse_leaks(train: Examples, held: Path) -> None:
-    """Raise InputError where a dialogue of the training examples stands in a held-out file, too."""
-    wholes = {conversation_of(dialogue.id): (*dialogue.texts, dialogue.reference) for dialogue in train.dialogues}
-    seen = set(wholes.values())
-    for dialogue in split_dialogues(data_set(train.name).read(held), cut="all"):
+def refuse_leaks(train: Examples, held_out: Path) -> None:
+    """Raise InputError if a dialogue of the training examples is in a held-out file as well."""
+    last_histories = {conversation_of(dialogue.id): dialogue for dialogue in train.dialogues}
+    seen = {(*dialogue.texts, dialogue.reference) for dialogue in last_histories.values()}
+    for dialogue in split_dialogues(data_set(train.name).read(held_out), cut="all"):
         if (*dialogue.texts, dialogue.reference) in seen:
             message = f"dialogue {conversation_of(dialogue.id)} of the held-out file is in the training file, too"
             raise InputError(message, hint="train on a file without it, or figures will be too good")
-
-
-def compare(examples: Examples, step: Step) -> Compared:
-    """Features of every piece of every response."""
-    rows: list[list[NDArray[np.float32]]] = [[], [], []]
-    of: list[list[int]] = [[], []]
-    owner: list[int] = []
-    gold: list[list[bool]] = [[], []]
-    sizes: list[list[int]] = []
-    pool, of_pool = None, -1
-    for at, dialogue in enumerate(examples.dialogues):
-        if of_pool != examples.numbers[at] or pool is None:
-            of_pool = int(examples.numbers[at])
-            under = dialogue.extra["documents"]
-            pool = Pool(examples.past, {line: under.get(line, ()) for line in dialogue.persona}, leave=of_pool)
-            step("comparing turns with pieces", of_pool, int(examples.numbers[-1]) + 1)
-        compared = pool.compare(dialogue)
-        own = [text for text in pool.texts[: pool.count] if text in examples.gold[at]]
-        rows[0].append(sentence_features(pool, dialogue, compared))
-        rows[1].append(document_features(pool, dialogue, compared))
-        rows[2].append(document_features(pool, dialogue, compared, beside=" ".join(own), whole=True))
-        for kind, texts in enumerate((pool.texts[: pool.count], pool.texts[pool.count :])):
-            of[kind] += [at] * len(texts)
-            gold[kind] += [text in examples.gold[at] for text in texts]
-        owner += [kind for kind, size in enumerate(pool.sizes) for _ in range(size)]
-        sizes.append(pool.sizes)
-    sentences, documents, all_documents = (np.concatenate(columns) for columns in rows)
-    of_sentence, of_document = map(np.array, of)
-    rows_of = (of_sentence, of_document, np.array(owner), np.array(gold[0]), np.array(gold[1]))
-    return Compared(sentences, documents, all_documents, *rows_of, sizes)
-
-
-def labels_of(examples: Examples, plans: Sequence[tuple[str, ...]]) -> Numbers:
-    """Return the number of each response's plan."""
-    return np.array([plans.index(tuple(dialogue.sources)) for dialogue in examples.dialogues])

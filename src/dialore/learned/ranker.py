@@ -1,4 +1,4 @@
-"""The trained ranker of a persona and its documents: `retriever: trained:PATH` wherever `dialogue` goes."""
+"""The trained ranker of a persona and its documents: `retriever: trained:FOLDER`."""
 
 from __future__ import annotations
 
@@ -9,185 +9,120 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.errors import InputError
-from dialore.learned.dialogue_ranking import DialogueRanker
-from dialore.learned.encoders import TrainedEncoder
-from dialore.learned.examples import FOLDS, Compared, Examples, compare
 from dialore.learned.features import Pool, document_features, sentence_features, softmax
-from dialore.learned.model import PREFIX, Trees, describe, read_model
-from dialore.learned.training_index import TrainingIndex
-from dialore.learned.trees import grow
+from dialore.learned.index import TrainingIndex
+from dialore.learned.pieces import ALL_DOCUMENTS, DOCUMENTS, SENTENCES, USEFULNESS, compare_pieces, grow_usefulness
+from dialore.learned.trees import TrainedPart, read_trees
+from dialore.retrieval.dialogue_ranking import DialogueRanker
+from dialore.trained import PREFIX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.learned.examples import Numbers, Step
-    from dialore.learned.model import Arrays
+    from dialore.learned.examples import Examples, OnStep
+    from dialore.learned.pieces import PieceRows
 
 _POOLS = 64
 
 
 class TrainedRanker(DialogueRanker):
-    """Scores persona sentences and documents by boosted trees that `dialore train retriever` grew.
+    """Scores persona sentences and documents by the trees that `dialore train retriever` grew.
 
-    A score is the calibrated probability that the text is the one which the next turn stands on, given that it stands
-    on one of them.
+    A score is the share of a text in the odds that the next response stands on one of the texts.
 
     Args:
-        path: the model's folder.
-
-    Raises:
-        InputError: it is no trained ranker, or damaged.
+        folder: The model's folder.
+        card: The model's card.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Path, card: Mapping[str, Any]) -> None:
         super().__init__()
-        self.name = f"{PREFIX}{path}"
-        card, arrays = read_model(path, "ranker")
-        self._sharpness = card["sharpness"]
-        self._trees = {name: Trees.read(arrays, name) for name in self._sharpness}
-        past = TrainingIndex.read(arrays)
-        self._pool = functools.lru_cache(_POOLS)(
-            lambda persona, sentences: Pool(past, dict(persona), sentences=sentences)
-        )
+        self.name = f"{PREFIX}{folder}"
+        index = TrainingIndex.load(folder)
+        self._trees = read_trees(folder)
+        self._pool = functools.lru_cache(_POOLS)(lambda persona: Pool(index, dict(persona)))
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
-        """Return the probability of each persona sentence; the dialogue is read as it stands, not by the query."""
+        """Return the score of each persona sentence. The dialogue is read as it is, and not the query."""
         if not persona:
             return np.zeros(0)
-        pool = self._pool(tuple((line, tuple(under)) for line, under in persona.items()), True)
-        return self._shares("sentences", sentence_features(pool, dialogue, pool.compare(dialogue)))
+        pool = self._pool(tuple((sentence, tuple(documents)) for sentence, documents in persona.items()))
+        return self._score(SENTENCES, sentence_features(pool, dialogue, pool.compare(dialogue)))
 
     def documents(self, query: str, dialogue: Dialogue, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Return the probability of each document among those of one sentence, or of all where the query names it."""
+        """Return the score of each document.
+
+        If the query is the last turn, `texts` are the documents of one sentence. If a sentence follows the last turn
+        in the query, they are all documents.
+        """
         if not texts:
             return np.zeros(0)
-        pool = self._pool((("", tuple(texts)),), False)
+        pool = self._pool((("", tuple(texts)),))
         last = dialogue.turns[-1].text
-        beside = query.removeprefix(last).strip() if query.startswith(last) else ""
-        features = document_features(pool, dialogue, pool.compare(dialogue), beside=beside, whole=bool(beside))
-        return self._shares("all-documents" if beside else "documents", features)
+        sentence = query.removeprefix(last).strip() if query.startswith(last) else ""
+        compared = pool.compare(dialogue)
+        if sentence:
+            return self._score(ALL_DOCUMENTS, document_features(pool, dialogue, compared, sentence))
+        return self._score(DOCUMENTS, document_features(pool, dialogue, compared))
 
-    def _shares(self, name: str, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        return softmax(self._trees[name].scores(features)[:, 0] * self._sharpness[name])
-
-
-def open_ranker(path: Path) -> DialogueRanker:
-    """Return the ranker in a folder, of trees or a fine-tuned encoder; raise InputError where there is none."""
-    return TrainedEncoder(path) if describe(path)["kind"] in {"dual", "cross"} else TrainedRanker(path)
+    def _score(self, name: str, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        return softmax(self._trees[name].scores(features))
 
 
-# --- training: `dialore train retriever`
-
-SETTINGS: dict[str, Any] = {
-    "objective": "lambdarank",
-    "metric": "ndcg",
-    "eval_at": [3],
-    "learning_rate": 0.05,
-    "num_leaves": 15,
-    "min_child_samples": 40,
-    "lambda_l2": 5.0,
-    "feature_fraction": 0.5,
-}
-_MOST = 300
-_PATIENCE = 100
-_SHARPNESS = np.round(np.arange(0.2, 3.01, 0.05), 2)
+# --- training
 
 
-def train_ranker(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays]:
-    """Return a ranker's card and arrays; how many trees, and how sharp its probabilities, by cross-validation.
+def train_ranker(examples: Examples, on_step: OnStep) -> TrainedPart:
+    """Train a ranker. The number of trees is chosen by cross-validation.
 
     Raises:
-        InputError: no response stands on a document, or none on a persona sentence.
+        InputError: No response stands on a document, or none on a persona sentence.
     """
-    compared = compare(examples, step)
-    asked = np.array([len(dialogue.sources) for dialogue in examples.dialogues])
-    parts = _parts(compared, asked)
-    for name, (_, labels, _) in parts.items():
-        if not labels.any() or labels.all():
-            raise InputError(f"nothing to learn for {name}: one class only", hint="train on more dialogues")
-    arrays = examples.past.arrays()
-    sharpness: dict[str, float] = {}
-    rounds: dict[str, int] = {}
-    scores: dict[str, NDArray[np.float64]] = {}
-    for done, (name, (features, labels, of)) in enumerate(parts.items()):
-
-        def fold_done(fold: int, name: str = name, done: int = done) -> None:
-            step(f"training on {name}", done * (FOLDS + 1) + fold, len(parts) * (FOLDS + 1))
-
-        grown = grow(SETTINGS, features, labels, of, examples, most=_MOST, patience=_PATIENCE, step=fold_done)
-        scores[name], rounds[name] = grown.scores[:, 0], grown.rounds
-        arrays |= grown.trees.arrays(name)
-        losses = [_loss(scores[name] * sharp, labels, of) for sharp in _SHARPNESS]
-        sharpness[name] = float(_SHARPNESS[int(np.argmin(losses))])
-    settings = {**SETTINGS, "trees": rounds, "most trees": _MOST, "patience": _PATIENCE}
-    card = {"kind": "ranker", "settings": settings, "sharpness": sharpness}
-    return {**card, "measured": _cross_validation(examples, parts, scores, compared, asked)}, arrays
-
-
-_Part = tuple["NDArray[np.float32]", "NDArray[np.bool_]", "Numbers"]
-
-
-def _parts(compared: Compared, asked: Numbers) -> dict[str, _Part]:
-    """Features, labels and responses of the rows that each of the three learns from: where one of a group is gold."""
-    first = np.full(len(asked), -1)
-    places = np.arange(len(compared.of_sentence)) - np.searchsorted(compared.of_sentence, compared.of_sentence)
-    first[compared.of_sentence[compared.is_gold][::-1]] = places[compared.is_gold][::-1]
-    sentences = asked[compared.of_sentence] > 0
-    documents = asked[compared.of_document] > 1
-    under = documents & (first[compared.of_document] == compared.owner)
-    chosen = {
-        "sentences": (compared.sentences, compared.is_gold, compared.of_sentence, sentences),
-        "documents": (compared.documents, compared.is_gold_document, compared.of_document, under),
-        "all-documents": (compared.all_documents, compared.is_gold_document, compared.of_document, documents),
+    sources = np.array([len(dialogue.sources) for dialogue in examples.dialogues])
+    rows = compare_pieces(examples, on_step)
+    rows[ALL_DOCUMENTS] = rows[ALL_DOCUMENTS].select(sources[rows[ALL_DOCUMENTS].responses] > 1)
+    grown = {name: grow_usefulness(part, examples, on_step) for name, part in rows.items()}
+    sentences, documents = rows[SENTENCES], rows[DOCUMENTS]
+    count = len(sources)
+    gold_owners = np.full(count, -1)
+    gold_owners[sentences.responses[sentences.is_gold]] = sentences.owners[sentences.is_gold]
+    under_gold = documents.owners == gold_owners[documents.responses]
+    found_sentences = _find_first(sentences, grown[SENTENCES].scores, count)
+    found_documents = _find_first(documents.select(under_gold), grown[DOCUMENTS].scores[under_gold], count)
+    found_any = _find_first(rows[ALL_DOCUMENTS], grown[ALL_DOCUMENTS].scores, count)
+    needs_sentence, needs_document = sources == 1, sources == 2
+    measured = {
+        "persona": (found_sentences, needs_sentence),
+        "both: persona": (found_sentences, needs_document),
+        "documents": (found_documents & found_sentences, needs_document),
+        "documents, the gold sentence given": (found_documents, needs_document),
+        "all documents, the gold sentence given": (found_any, needs_document),
     }
-    return {name: (features[at], labels[at], of[at]) for name, (features, labels, of, at) in chosen.items()}
-
-
-def _loss(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Numbers) -> float:
-    """Return the mean negative log of the probability that goes to gold pieces."""
-    starts = np.flatnonzero(np.diff(of, prepend=-1))
-    sizes = np.diff([*starts, len(of)])
-    shares = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), sizes))
-    gold = np.add.reduceat(shares * labels, starts) / np.add.reduceat(shares, starts)
-    return float(-np.log(np.maximum(gold, 1e-9)).mean())
-
-
-def _first_found(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Numbers) -> dict[int, bool]:
-    """Return whether the best row of each response is gold."""
-    starts = np.flatnonzero(np.diff(of, prepend=-1))
-    stops: Sequence[int] = [*starts[1:], len(of)]
-    return {
-        int(of[start]): bool(labels[start + int(np.argmax(scores[start:stop]))])
-        for start, stop in zip(starts, stops, strict=True)
+    card = {
+        "kind": "ranker",
+        "use": "Ranks persona sentences and their documents: `-o retriever=trained:FOLDER` of `safari`.",
+        "settings": USEFULNESS,
+        "measured": {name: _measure(examples, *figure) for name, figure in measured.items()},
     }
+    return TrainedPart(card, {name: part.trees for name, part in grown.items()}, examples.index)
 
 
-def _cross_validation(
-    examples: Examples,
-    parts: dict[str, _Part],
-    scores: dict[str, NDArray[np.float64]],
-    compared: Compared,
-    asked: Numbers,
-) -> dict[str, dict[str, float]]:
-    """Recall@1 of held-out folds: of the documents under the gold sentence, those under another count as not found."""
-    hits = {name: _first_found(scores[name], labels, of) for name, (_, labels, of) in parts.items()}
-    rows = {
-        "persona": {at: hit for at, hit in hits["sentences"].items() if asked[at] == 1},
-        "both: persona": {at: hit for at, hit in hits["sentences"].items() if asked[at] == 2},
-        "documents": {at: hit and hits["sentences"][at] for at, hit in hits["documents"].items()},
-        "documents, the gold sentence given": hits["documents"],
-        "all documents, the gold sentence given": hits["all-documents"],
-    }
-    return {
-        name: spread({at: float(hit) for at, hit in row.items()}, examples.folds) for name, row in rows.items() if row
-    }
+def _find_first(rows: PieceRows, scores: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
+    """Return whether the best row of each of `count` responses is gold; False for responses without rows."""
+    found = np.zeros(count, bool)
+    order = np.lexsort((scores, rows.responses))
+    is_last = np.append(np.diff(rows.responses[order]) > 0, True)
+    best = order[is_last]
+    found[rows.responses[best]] = rows.is_gold[best]
+    return found
 
 
-def spread(values: dict[int, float], folds: Numbers) -> dict[str, float]:
-    """Return the mean over folds in percent, and the least and the greatest fold."""
-    of = folds[list(values)]
-    numbers = np.array(list(values.values()))
-    means = [100 * float(numbers[of == fold].mean()) for fold in range(FOLDS) if (of == fold).any()]
-    return {"mean": round(float(np.mean(means)), 2), "low": round(min(means), 2), "high": round(max(means), 2)}
+def _measure(examples: Examples, found: NDArray[np.bool_], asked: NDArray[np.bool_]) -> dict[str, float]:
+    """Return Recall@1 of the responses that need the pieces, over the folds."""
+
+    def recall(rows: NDArray[np.bool_]) -> float:
+        needed = np.flatnonzero(rows & asked)
+        return float(found[needed].mean()) if len(needed) else np.nan
+
+    return examples.fold_spread(recall)

@@ -16,12 +16,13 @@ from dialore.errors import InputError, ModelError, UnknownNameError
 from dialore.llm.client import ModelClient
 from dialore.llm.http import HttpClient, redact_url, run_blocking
 from dialore.llm.model import Api, LanguageModel
+from dialore.trained import PREFIX, open_trained
 
 log = logging.getLogger(__name__)
 
 OLLAMA = "http://127.0.0.1:11434/v1"
 OPENAI = "https://api.openai.com/v1"
-LOCAL, GGUF, PREFIX = "hf:", "gguf:", "trained:"
+LOCAL, GGUF = "hf:", "gguf:"
 """Prefixes of the names of models that are run here."""
 _HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
@@ -81,9 +82,7 @@ def connect(
         gguf = Gguf(target, context=context, slots=slots or 1, threads=threads, folder=folder, api=api, **asked)
         return _with_cache(gguf, cache, f"{GGUF} {target} {api}")
     if name.startswith(PREFIX):
-        from dialore.llm.distilled import TrainedStages
-
-        return ModelClient(TrainedStages(Path(target)))
+        return ModelClient(open_trained(target, "stages"))
     if address is None:
         names = ollama_models()
         if not (name or names):

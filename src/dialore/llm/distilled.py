@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -16,15 +16,21 @@ from dialore.llm.local import LocalModel
 from dialore.llm.model import Completion, OnToken, Request, Wrapper
 from dialore.llm.recording import read_lines
 
-_HELD = 10
+_HELD_OUT_INTERVAL = 10
 
 
 class Row(BaseModel):
-    """One answer of a stage, structured output as JSON, and who gave it (`by`).
+    """One answer of a stage, for training.
 
-    Its task is the prompt's name with its language (`dcrag/query-production.en`), its input the prompt's messages with
-    an empty line between them; one whole dialogue of ten, drawn by its id, is `valid`. `prompt` is name, version and
-    hash, `fingerprint` of all.
+    Attributes:
+        task: Name and language of the prompt, for example `dcrag/query-production.en`.
+        input: Messages of the prompt with an empty line between them.
+        output: The answer; structured output as JSON.
+        dialogue: ID of the dialogue.
+        split: `valid` for a tenth of the dialogues, drawn by ID.
+        by: The model that gave the answer.
+        prompt: Name, version and hash of the prompt.
+        fingerprint: Hash of all other fields.
     """
 
     task: str
@@ -48,17 +54,25 @@ class Row(BaseModel):
 
     @classmethod
     def of(cls, prompt: str, messages: Iterable[str], output: str, dialogue: str, by: str) -> Row:
-        """Return the row of an answer to a prompt that is named by its reference."""
-        whole = dialogue.partition("@")[0]
-        held = int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=4).digest()) % _HELD == 0
-        fields = {"task": prompt.partition(" ")[0], "input": "\n\n".join(messages), "output": output}
-        fields |= {"dialogue": dialogue, "split": "valid" if held else "train", "by": by, "prompt": prompt}
+        """Return the row of an answer to a prompt, with the prompt's name, version and hash."""
+        conversation = dialogue.partition("@")[0]
+        digest = hashlib.blake2b(conversation.encode(), digest_size=4).digest()
+        is_held_out = int.from_bytes(digest) % _HELD_OUT_INTERVAL == 0
+        fields = {
+            "task": prompt.partition(" ")[0],
+            "input": "\n\n".join(messages),
+            "output": output,
+            "dialogue": dialogue,
+            "split": "valid" if is_held_out else "train",
+            "by": by,
+            "prompt": prompt,
+        }
         text = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
         return cls(**fields, fingerprint=hashlib.blake2b(text, digest_size=8).hexdigest())  # type: ignore[arg-type]
 
 
 def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
-    """Write JSONL whole or not at all; gives how many lines. Raises InputError for none, and where it cannot."""
+    """Write JSONL completely or not at all, and return the number of lines; raise InputError if there are none."""
     texts = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
     if not texts:
         raise InputError("nothing was gathered to learn from", hint="see that the run answered, and by such stages")
@@ -67,49 +81,47 @@ def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a file that `dialore distill` wrote, each once; raise InputError where a line is none."""
+    """Return the distinct rows of a file of `dialore distill`; raise InputError if a line is not a row."""
     rows = read_lines(path, Row, "a row of `dialore distill`")
     return list({row.fingerprint: row for row in rows}.values())
 
 
 def lines_of(path: Path) -> list[str]:
-    """Return the lines of a file that say something; raise InputError where it cannot be read."""
+    """Return the lines of a file that are not blank; raise InputError if it cannot be read."""
     return [line for line in read_text(path).split("\n") if line.strip()]
 
 
 def shorten_prompt(task: str, text: str, fixed: Iterable[str]) -> str:
-    """Return what a trained model reads of a prompt: the task's name, and lines not in every prompt of the task.
+    """Return a prompt as a trained model reads it: without the fixed lines, and with the name of the task.
 
-    The name comes last: what is too long loses its beginning.
+    The name comes last, because a prompt that is too long loses its beginning.
     """
-    known = set(fixed)
-    return "\n".join([*(line for line in text.split("\n") if line.strip() and line not in known), f"{task}:\n"])
+    instruction = set(fixed)
+    lines = [line for line in text.split("\n") if line.strip() and line not in instruction]
+    return "\n".join([*lines, f"{task}:\n"])
 
 
 class TrainedStages(Wrapper):
-    """Does the stages that `dialore train stages` trained it for, in the shape asked for.
+    """Does the stages that `dialore train stages` trained it for, with the requested output schema.
 
-    It gives the likeliest answer; one that was trained on whole prompts samples as they say. Raises InputError where
-    the folder holds no such model.
+    It decodes greedily. A model that was trained on whole prompts samples as the request says.
+
+    Args:
+        folder: The model's folder.
+        card: The model's card.
     """
 
-    def __init__(self, path: Path) -> None:
-        try:
-            card = json.loads((path / "model.json").read_text(encoding="utf-8"))
-            self._fixed: Mapping[str, list[str]] = card["fixed"]
-            self._whole = bool(card.get("whole"))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            hint = "train one with `dialore train stages`"
-            raise InputError(f"{path} holds no model of stages", hint=hint) from error
-        super().__init__(LocalModel(str(path), constrained=True, api="completions"))
+    def __init__(self, folder: Path, card: Mapping[str, Any]) -> None:
+        self._fixed: Mapping[str, list[str]] = card["fixed"]
+        self._whole: bool = card["whole"]
+        super().__init__(LocalModel(str(folder), constrained=True, api="completions"))
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises ModelError for a stage that it was not trained for."""
         task = request.prompt.partition(" ")[0]
         if task not in self._fixed:
-            known = ", ".join(sorted(self._fixed))
-            why = f"{self.name} was not trained for {task or 'this'}, but for {known}"
-            raise ModelError(why, hint="name another model for it in model.stages", configuration=True)
+            message = f"{self.name} was not trained for {task or 'this'}, but for {', '.join(sorted(self._fixed))}"
+            raise ModelError(message, hint="name another model for it in model.stages", configuration=True)
         text = "\n\n".join(message.content for message in request.messages)
         read = text if self._whole else shorten_prompt(task, text, self._fixed[task])
         changes: dict[str, object] = {"continuation": read, "continuation_stop": ()}

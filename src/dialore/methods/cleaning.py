@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from dialore.learned.dialogue_ranking import close_gaps
+from dialore.text import close_gaps
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

@@ -14,9 +14,6 @@ from pydantic import BaseModel, Field
 from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, stable_id
-from dialore.learned import open_planner
-from dialore.learned.dialogue_ranking import close_gaps
-from dialore.learned.model import PREFIX
 from dialore.llm.structured import UnparsedError, parse
 from dialore.methods.base import OURS, OverSources, check_least
 from dialore.methods.cleaning import prompt_line, read_answer
@@ -25,6 +22,8 @@ from dialore.prompts.history import on_one_line, render_history
 from dialore.response import Grounding, Response
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.persona import PersonaSource
+from dialore.text import close_gaps
+from dialore.trained import PREFIX, load_trained
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -109,7 +108,7 @@ class Safari(OverSources):
             if getattr(self, option) not in known and not (option == "planning" and self.planning.startswith(PREFIX)):
                 raise UnknownNameError(f"{option} of safari", getattr(self, option), known)
         if self.planning.startswith(PREFIX):
-            open_planner(self.planning)
+            load_trained(self.planning, "planner")
         check_least(self, top=1, turns=0, demonstrations=0, max_chars=0)
         if not self._always("persona") and self.planning == "persona":
             raise InputError("planning=persona needs a source of the kind persona", hint="declare one")
@@ -156,7 +155,7 @@ class Safari(OverSources):
         else:
             with stage.step("planning") as step:
                 if self.planning.startswith(PREFIX):
-                    planner, entry = open_planner(self.planning), _of_kind("persona", self.declared)
+                    planner, entry = load_trained(self.planning, "planner"), _of_kind("persona", self.declared)
                     persona = entry.source.of(dialogue) if entry and isinstance(entry.source, PersonaSource) else {}
                     probabilities = planner.probabilities(dialogue, persona)
                     entries = [_of_kind(kind, self.declared) for kind in planner.choose(probabilities)]

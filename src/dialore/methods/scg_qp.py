@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
-from dialore.learned import open_decision
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, PAPER, Switch, check_least
 from dialore.methods.baselines import TRag
@@ -22,6 +21,7 @@ from dialore.prompts.history import plain_line, plain_turns
 from dialore.response import Demands, Grounding, Response
 from dialore.retrieval.reranking import load_reranker
 from dialore.text import content_words, is_chinese
+from dialore.trained import load_trained
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -205,7 +205,7 @@ class _QueryMaker:
 
     def __post_init__(self) -> None:
         if isinstance(self.decision, str):
-            open_decision(self.decision)
+            load_trained(self.decision, "decision")
 
     async def make_query(self, dialogue: Dialogue, stage: StageContext) -> GuidedQuery:
         """Decide and track at once; then, where the turn asks for no particular thing, direct and generate."""
@@ -227,7 +227,7 @@ class _QueryMaker:
             return passive
         if isinstance(self.decision, str):
             with stage.step("search-decision") as step:
-                searches, chance = open_decision(self.decision).decide(stage.dialogue)
+                searches, chance = load_trained(self.decision, "decision").decide(stage.dialogue)
                 decided = passive if searches else SearchDecision(kind="none")
                 step.output = {**decided.model_dump(), "probability": round(chance, 4)}
             return decided

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from dialore.knowledge import Fact, PersonaDetail
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.static import static_embedder
-from dialore.text import Language, is_stop_word, normalise, split_sentences, words
+from dialore.text import Language, close_gaps, is_stop_word, normalise, split_sentences, words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel
 
 from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, WindowError, is_fatal
-from dialore.learned import open_entailment
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.methods.base import OverSources, Switch, check_least
 from dialore.methods.cleaning import prompt_line
 from dialore.methods.selection import (
@@ -33,6 +31,8 @@ from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import Listed
 from dialore.sources.documents import DocumentIndex, MultiDocuments
 from dialore.sources.persona import PersonaSource
+from dialore.text import close_gaps
+from dialore.trained import load_trained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -180,7 +180,7 @@ class Weave(OverSources):
         if self.plan not in _PLANS:
             raise UnknownNameError("plan of weave", self.plan, _PLANS)
         if isinstance(self.check, str):
-            open_entailment(self.check)
+            load_trained(self.check, "entailment")
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Needs and look-up, without a draft."""
@@ -432,7 +432,7 @@ class Weave(OverSources):
         if isinstance(self.check, str):
             with stage.step(f"check-{suffix}" if suffix else "check") as step:
                 given_first = [(pair["piece"], pair["statement"]) for pair in pairs]
-                entailed = await asyncio.to_thread(open_entailment(self.check).entails, given_first)
+                entailed = await asyncio.to_thread(load_trained(self.check, "entailment").entails, given_first)
                 answer = Unsupported(unsupported=[at for at, holds in enumerate(entailed, start=1) if not holds])
                 step.output = answer.model_dump()
         else:

@@ -150,7 +150,7 @@ def load_reranker(spec: str = "dense") -> Reranker:
     Args:
         spec: `bm25`; `okapi` (SAFARI's BM25); `dense` (the shipped static embedder) or `dense:EMBEDDER` (see
             `load_embedder`, e.g. `dense:st:NAME`); `fused` or `fused:EMBEDDER`; `cross:NAME` (a cross-encoder by name
-            or folder); `onnx:FOLDER` (one in ONNX, as `dialore train retriever --kind cross` makes).
+            or folder); `onnx:FOLDER` (one in ONNX).
 
     Raises:
         UnknownNameError: no reranker, or no embedder, is called that.

@@ -36,12 +36,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from dialore.dialogue import Dialogue
 from dialore.errors import DialoreError, InputError, UnknownNameError, describe
 from dialore.files import parse_yaml, read_text
-from dialore.learned.model import PREFIX
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import KnowledgeSource, SearchResult, list_knowledge
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 from dialore.sources.registry import KINDS
 from dialore.text import LANGUAGES, Language
+from dialore.trained import PREFIX
 
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge

@@ -15,12 +15,11 @@ from pydantic import BeforeValidator, StringConstraints, TypeAdapter, Validation
 from dialore.errors import InputError, SourceError
 from dialore.files import load_json, parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
-from dialore.learned import open_ranker
-from dialore.learned.dialogue_ranking import DialogueRanker
-from dialore.learned.model import PREFIX
+from dialore.retrieval.dialogue_ranking import DialogueRanker
 from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import HeldSource
+from dialore.trained import PREFIX, open_trained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,7 +143,8 @@ def _loaded(retriever: str | Ranker) -> Ranker:
     if retriever == "dialogue":
         return DialogueRanker()
     if isinstance(retriever, str) and retriever.startswith(PREFIX):
-        return open_ranker(Path(retriever.removeprefix(PREFIX)))
+        ranker: DialogueRanker = open_trained(retriever, "ranker")
+        return ranker
     return load_reranker(retriever) if isinstance(retriever, str) else retriever
 
 

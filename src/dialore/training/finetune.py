@@ -1,47 +1,31 @@
 """Fine-tuning: a causal or sequence-to-sequence model of transformers learns to write targets after prompts.
 
-The loop is transformers' own `Trainer`. A model is written as those of `dialore.learned` are, whole or not at
-all: `model.json` and `README.md` beside weights as safetensors, the tokenizer, and the losses as `loss.csv` and
-`loss.svg`. Any folder so written is a model for `--model hf:FOLDER`.
+The folder that is written is a model for `--model hf:FOLDER`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from dialore.dialogue import conversation_of
 from dialore.errors import InputError, import_optional
-from dialore.learned.model import check_place
 from dialore.llm.local import pretrained_arguments
-from dialore.training.trainer import (
-    DEFAULT,
-    SCRATCH,
-    Step,
-    Tuning,
-    arguments,
-    checkpoint,
-    explain_errors,
-    run_trainer,
-    write_finetuned,
-)
+from dialore.trained import check_writable
+from dialore.training.scratch import write_scratch_model
+from dialore.training.trainer import SCRATCH, Job
 
 Kind = Literal["causal", "seq2seq"]
-_EXTRA = "finetune"
 _IGNORED = -100
-"""A label that no loss is calculated on, for transformers."""
+"""The label of tokens that the loss is not calculated on, for transformers."""
 _HEADS: dict[Kind, tuple[str, ...]] = {
     "causal": ("CausalLM", "LMHeadModel", "LMHead"),
-    "seq2seq": ("ConditionalGeneration", "Seq2SeqLM", "BartModel"),  # whose head is its embeddings
+    "seq2seq": ("ConditionalGeneration", "Seq2SeqLM", "BartModel"),  # BART's embeddings are its head
 }
-_CALLED: dict[Kind, str] = {"causal": "causal", "seq2seq": "sequence-to-sequence"}
-_VOCABULARY = 8000
-_PAD, _END = "<pad>", "</s>"
+_KIND_NAMES: dict[Kind, str] = {"causal": "causal", "seq2seq": "sequence-to-sequence"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,172 +33,178 @@ class Target:
     """A text to be written after a prompt.
 
     Attributes:
-        parts: texts in their order, each with whether it is to be learnt (the loss is calculated on it).
-        of: the dialogue that it is of.
+        parts: Texts in order, each with whether it is learnt: whether the loss is calculated on it.
+        dialogue: ID of the dialogue.
     """
 
     parts: tuple[tuple[str, bool], ...]
-    of: str
+    dialogue: str
 
     @classmethod
-    def after(cls, prompt: str, text: str, of: str) -> Target:
-        """Return all of a text, after a prompt."""
-        return cls(((prompt, False), (text, True)), of)
+    def after(cls, prompt: str, text: str, dialogue: str) -> Target:
+        """Return the target of a text that is learnt completely, after a prompt."""
+        return cls(((prompt, False), (text, True)), dialogue)
 
 
 def finetune(
     kind: Kind,
-    base: str,
+    job: Job,
     train: Sequence[Target],
     dev: Sequence[Target],
-    out: Path,
     card: Mapping[str, Any],
     *,
     tokens: Sequence[str] = (),
-    tuning: Tuning = DEFAULT,
-    step: Step = lambda _what, _done, _total: None,
 ) -> dict[str, Any]:
-    """Train a model and write it to a folder; the weights kept are those of the least loss on the held-out data.
+    """Train a model and write it to a folder. The weights with the least loss on the held-out data are kept.
 
-    An interrupted training leaves its last epoch beside `out`, and the same call goes on from there. Several GPUs are
-    used where it runs under `accelerate launch`.
+    An interrupted training leaves its last epoch beside the folder, and the same call resumes it. Several GPUs are
+    used under `accelerate launch`.
 
     Args:
-        kind: what `base` must be.
-        base: a model of the hub, or a folder, with weights as safetensors; or `SCRATCH`.
-        train: what is learnt.
-        dev: what tells when to stop.
-        out: where the model goes.
-        card: its `kind` (what it is for), `use` (how it is used, a sentence) and `data`.
-        tokens: special tokens that the tokenizer gets.
-        tuning: how it is trained.
-        step: called with what is done, how much of it and of how much.
+        kind: The kind of model that the base must be.
+        job: What it starts from, where it goes, and how it is trained.
+        train: The training data.
+        dev: The held-out data, by which training ends.
+        card: `kind` (its purpose), `use` (a sentence) and `data`.
+        tokens: Special tokens to add to the tokenizer.
 
     Returns:
-        The model's description.
+        The model card; empty in all but the first process of `accelerate launch`.
 
     Raises:
-        InputError: nothing to learn; the data leaks; the base model is none of that kind; memory ran out; a place that
-            cannot be written; the extra `finetune` is not installed.
+        InputError: There is nothing to learn, the data leaks, the base model is of another kind, memory ran out, the
+            folder cannot be written, or the extra `finetune` is not installed.
     """
-    check_place(out)
+    check_writable(job.out)
     _check_targets(train, dev)
+    tuning = job.tuning
     for name in ("torch", "transformers", "accelerate", *(["peft"] if tuning.lora else [])):
-        import_optional(name, "fine-tuning", _EXTRA)
+        import_optional(name, "fine-tuning", "finetune")
     import torch
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
     transformers.set_seed(tuning.seed)
-    work = out.parent / f".{out.name}.training"
-    signature = _signature(kind, base, train, dev, tokens, tuning)
-    resumed = checkpoint(work, signature)
-    with explain_errors(base):
-        tokenizer, model = _scratch(kind, train, tuning) if base == SCRATCH else _open_base(kind, base)
-        added = _add_tokens(tokenizer, model, tokens)
-        encoded = [[encode(tokenizer, kind, target, tuning.length) for target in split] for split in (train, dev)]
+    with job.explain_errors():
+        tokenizer, model = _open_base(kind, job, train)
+        new_tokens = _add_tokens(tokenizer, model, tokens)
+        train_rows, dev_rows = (
+            [encode(tokenizer, kind, target, tuning.length) for target in targets] for targets in (train, dev)
+        )
         if tuning.lora:
-            model = _add_adapters(model, kind, tuning, added)
-        trainer = run_trainer(
+            model = _add_adapters(model, kind, job, new_tokens)
+        trainer = job.fit(
             transformers.Trainer,
-            tuning,
-            step,
-            resumed,
+            transformers.TrainingArguments,
+            [kind, [target.parts for target in (*train, *dev)], list(tokens)],
+            {"train_sampling_strategy": "group_by_length"},  # so that little is padding
             model=model,
-            args=arguments(work, tuning, train_sampling_strategy="group_by_length"),  # little is filled up
-            train_dataset=encoded[0],
-            eval_dataset=encoded[1],
+            train_dataset=train_rows,
+            eval_dataset=dev_rows,
             data_collator=lambda rows: collate(rows, tokenizer.pad_token_id),
         )
-        model = model.merge_and_unload() if tuning.lora else model
+        if tuning.lora:
+            model = model.merge_and_unload()
     if not trainer.is_world_process_zero():
         return {}
 
-    def save(folder: Path) -> dict[str, str]:
+    def save(folder: Path) -> None:
         model.save_pretrained(folder, safe_serialization=True)
-        tokenizer.chat_template = None  # it learnt to continue text, and so it is asked
+        tokenizer.chat_template = None  # it has learnt to continue text, and is asked to
         tokenizer.save_pretrained(folder)
-        return {"sha256": _sha256(folder)}
 
     versions = {"transformers": transformers.__version__, "torch": torch.__version__}
-    described = {**card, "settings": versions}
-    history, parameters = trainer.state.log_history, model.num_parameters()
-    whole = write_finetuned(out, described, base, tuning, history, parameters, save)
-    shutil.rmtree(work, ignore_errors=True)
-    return whole
+    return job.save({**card, "settings": versions}, trainer, model.num_parameters(), save)
 
 
 def _check_targets(train: Sequence[Target], dev: Sequence[Target]) -> None:
-    """Raise InputError where there is nothing to learn, or a held-out dialogue is in the training data."""
-    for name, split in (("training", train), ("held-out", dev)):
-        if not any(text.strip() for target in split for text, learnt in target.parts if learnt):
+    """Raise InputError if there is nothing to learn, or a held-out dialogue is in the training data."""
+    for name, targets in (("training", train), ("held-out", dev)):
+        if not any(text.strip() for target in targets for text, is_learnt in target.parts if is_learnt):
             raise InputError(f"the {name} data has nothing to learn", hint="give dialogues with responses")
     seen = {target.parts for target in train}
-    new = {conversation_of(target.of) for target in dev if target.parts not in seen}
-    # One target may be alike by chance: a greeting. All of a dialogue's are not.
-    if (leak := next((name for target in dev if (name := conversation_of(target.of)) not in new), None)) is not None:
-        message = f"dialogue {leak} of the held-out file is in the training file, too"
-        raise InputError(message, hint="train on a file without it, or figures will be too good")
+    # Single targets are alike by chance, for example greetings. All targets of a dialogue are not.
+    new = {conversation_of(target.dialogue) for target in dev if target.parts not in seen}
+    for target in dev:
+        dialogue = conversation_of(target.dialogue)
+        if dialogue not in new:
+            message = f"dialogue {dialogue} of the held-out file is in the training file, too"
+            raise InputError(message, hint="train on a file without it, or figures will be too good")
 
 
 def encode(tokenizer: Any, kind: Kind, target: Target, length: int) -> dict[str, list[int]]:
-    """Return a target as `input_ids` and `labels`, at most so many tokens; -100 where no loss is calculated.
+    """Return a target as `input_ids` and `labels`, with at most `length` tokens each.
 
-    A causal model reads the parts one after the other, after the token that its tokenizer puts before any text, up to
-    the end-of-sequence token, which is learnt, too. A
-    sequence-to-sequence model reads what is not learnt and writes what is. What is too long loses the beginning of its
-    first part.
+    A causal model reads all parts after the token that its tokenizer puts before any text, up to the end-of-sequence
+    token, which is learnt as well; other tokens that are not learnt have the label -100. A sequence-to-sequence model
+    reads what is not learnt and writes what is. A target that is too long loses the beginning of its first part.
     """
-    parts = [(tokenizer(text, add_special_tokens=False)["input_ids"], learnt) for text, learnt in target.parts]
+    parts = [(tokenizer(text, add_special_tokens=False)["input_ids"], is_learnt) for text, is_learnt in target.parts]
+    special = tokenizer("")["input_ids"]
+    end = tokenizer.eos_token_id
     if kind == "seq2seq":
-        start, end = tokenizer("")["input_ids"][:-1], [tokenizer.eos_token_id]  # BART's texts have a beginning, too
+        start = special[:-1]  # BART's texts have a first token
         room = length - 1 - len(start)
-        read = [token for tokens, learnt in parts if not learnt for token in tokens]
-        written = [token for tokens, learnt in parts if learnt for token in tokens]
-        return {"input_ids": [*start, *read[-room:], *end], "labels": [*start, *written[:room], *end]}
-    (first, is_learnt), *others = parts
-    rest = [(tokens, learnt) for tokens, learnt in others] + [([tokenizer.eos_token_id], True)]
-    begun = [token for token in tokenizer("")["input_ids"] if token == tokenizer.bos_token_id]
-    room = max(0, length - len(begun) - sum(len(tokens) for tokens, _ in rest))
-    parts = [(begun, False), (first[len(first) - min(room, len(first)) :], is_learnt), *rest]
-    ids = [token for tokens, _ in parts for token in tokens][:length]
-    labels = [token if learnt else _IGNORED for tokens, learnt in parts for token in tokens][:length]
-    return {"input_ids": ids, "labels": labels}
+        source = [token for ids, is_learnt in parts if not is_learnt for token in ids]
+        written = [token for ids, is_learnt in parts if is_learnt for token in ids]
+        return {"input_ids": [*start, *source[-room:], end], "labels": [*start, *written[:room], end]}
+    start = [token for token in special if token == tokenizer.bos_token_id]
+    excess = len(start) + sum(len(ids) for ids, _ in parts) + 1 - length
+    first, is_first_learnt = parts[0]
+    parts = [(start, False), (first[max(0, excess) :], is_first_learnt), *parts[1:], ([end], True)]
+    input_ids: list[int] = []
+    labels: list[int] = []
+    for ids, is_learnt in parts:
+        input_ids += ids
+        labels += ids if is_learnt else [_IGNORED] * len(ids)
+    return {"input_ids": input_ids[:length], "labels": labels[:length]}
 
 
 def collate(rows: Sequence[Mapping[str, list[int]]], pad: int) -> dict[str, Any]:
-    """Return encoded targets as tensors (rows, longest), filled up at the right."""
+    """Return encoded targets as tensors of shape (rows, longest row), padded at the right."""
     import torch
 
-    def filled(name: str, value: int) -> Any:
-        longest = max(len(row[name]) for row in rows)
-        return torch.tensor([[*row[name], *[value] * (longest - len(row[name]))] for row in rows])
+    def tensor(values: Sequence[Sequence[int]], filler: int) -> Any:
+        longest = max(map(len, values))
+        return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in values])
 
-    mask = [{"mask": [1] * len(row["input_ids"])} for row in rows]
-    longest = max(len(row["mask"]) for row in mask)
-    attention = torch.tensor([row["mask"] + [0] * (longest - len(row["mask"])) for row in mask])
-    return {"input_ids": filled("input_ids", pad), "attention_mask": attention, "labels": filled("labels", _IGNORED)}
+    return {
+        "input_ids": tensor([row["input_ids"] for row in rows], pad),
+        "attention_mask": tensor([[1] * len(row["input_ids"]) for row in rows], 0),
+        "labels": tensor([row["labels"] for row in rows], _IGNORED),
+    }
 
 
 # --- models
 
 
-def _open_base(kind: Kind, base: str) -> tuple[Any, Any]:
+def _open_base(kind: Kind, job: Job, train: Sequence[Target]) -> tuple[Any, Any]:
+    """Return tokenizer and model."""
+    if job.base != SCRATCH:
+        return _load_base(kind, job.base)
+    with tempfile.TemporaryDirectory() as folder:
+        texts = (text for target in train for text, _ in target.parts)
+        write_scratch_model(kind, texts, job.tuning.length, Path(folder))
+        return _load_base(kind, folder)
+
+
+def _load_base(kind: Kind, base: str) -> tuple[Any, Any]:
     import transformers
 
     location = pretrained_arguments(base)
     config = transformers.AutoConfig.from_pretrained(**location)
     heads = config.architectures or []
-    fits = any(head.endswith(_HEADS[kind]) for head in heads) or not heads
+    fits = not heads or any(head.endswith(_HEADS[kind]) for head in heads)
     if config.is_encoder_decoder != (kind == "seq2seq") or not fits:
         described = f" ({', '.join(heads)})" if heads else ""
-        raise InputError(f"{base}{described} is no {_CALLED[kind]} model", hint=f"give a {_CALLED[kind]} --base")
-    chosen = transformers.AutoModelForCausalLM if kind == "causal" else transformers.AutoModelForSeq2SeqLM
-    # Pickled weights can run any code when read.
-    model = chosen.from_pretrained(**location, use_safetensors=True)
+        name = _KIND_NAMES[kind]
+        raise InputError(f"{base}{described} is no {name} model", hint=f"give a {name} --base")
+    auto = transformers.AutoModelForCausalLM if kind == "causal" else transformers.AutoModelForSeq2SeqLM
+    # Pickled weights can run any code when they are loaded.
+    model = auto.from_pretrained(**location, use_safetensors=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(**location)
     if "gguf_file" in location:
-        # Its weights are dequantised; what says otherwise keeps it from being trained whole, and saved.
+        # The weights are dequantised by now, but the model's settings would keep it from being trained and saved.
         model.hf_quantizer = None
         model.is_quantized = False
         del model.config.quantization_config
@@ -225,32 +215,9 @@ def _open_base(kind: Kind, base: str) -> tuple[Any, Any]:
     return tokenizer, model
 
 
-def _scratch(kind: Kind, train: Sequence[Target], tuning: Tuning) -> tuple[Any, Any]:
-    """Return a byte-level tokenizer of the training data, and random weights: some five million."""
-    import tokenizers
-    import transformers
-
-    trained = tokenizers.ByteLevelBPETokenizer()
-    texts = (text for target in train for text, _ in target.parts)
-    trained.train_from_iterator(texts, _VOCABULARY, special_tokens=[_PAD, _END], show_progress=False)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=trained._tokenizer,  # noqa: SLF001 - its documented place
-        pad_token=_PAD,
-        eos_token=_END,
-    )
-    ends = {"pad_token_id": 0, "eos_token_id": 1, "vocab_size": len(tokenizer)}
-    if kind == "causal":
-        size = {"n_positions": tuning.length, "n_embd": 256, "n_layer": 4, "n_head": 4}
-        config: Any = transformers.GPT2Config(**size, **ends, bos_token_id=1)
-        return tokenizer, transformers.GPT2LMHeadModel(config)
-    size = {"d_model": 256, "d_kv": 64, "d_ff": 1024, "num_layers": 3, "num_heads": 4}
-    config = transformers.T5Config(**size, **ends, decoder_start_token_id=0)
-    return tokenizer, transformers.T5ForConditionalGeneration(config)
-
-
 def _add_tokens(tokenizer: Any, model: Any, tokens: Sequence[str]) -> list[int]:
-    """Add what the vocabulary lacks; returns its ids."""
-    # Ordinary added tokens: a special one would be left out of what the model is read to have written.
+    """Add tokens that the vocabulary lacks, and return their IDs."""
+    # Special tokens would be left out of decoded text, so these are ordinary ones.
     new = [token for token in tokens if token not in tokenizer.get_vocab()]
     tokenizer.add_tokens(new)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
@@ -259,42 +226,22 @@ def _add_tokens(tokenizer: Any, model: Any, tokens: Sequence[str]) -> list[int]:
     return ids
 
 
-def _add_adapters(model: Any, kind: Kind, tuning: Tuning, added: list[int]) -> Any:
+def _add_adapters(model: Any, kind: Kind, job: Job, new_tokens: list[int]) -> Any:
+    """Return the model with LoRA's adapters; raises InputError if it has no layer of a name."""
     import peft
 
-    task = peft.TaskType.CAUSAL_LM if kind == "causal" else peft.TaskType.SEQ_2_SEQ_LM
-    return peft.get_peft_model(
-        model,
-        peft.LoraConfig(
-            task_type=task,
-            r=tuning.rank,
-            lora_alpha=tuning.alpha,
-            lora_dropout=tuning.dropout,
-            target_modules=_modules(model, tuning),
-            trainable_token_indices=added or None,  # their embeddings are new, and learnt whole
-        ),
-    )
-
-
-def _modules(model: Any, tuning: Tuning) -> list[str] | str:
-    """Return what LoRA adapts; raise InputError where the model has nothing of the name."""
-    last = {name.rpartition(".")[2] for name, _ in model.named_modules()}
-    if missing := [name for name in tuning.modules if name not in last]:
+    tuning = job.tuning
+    layers = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    missing = [name for name in tuning.modules if name not in layers]
+    if missing:
         message = f"the model has no {' and no '.join(missing)} for LoRA to adapt"
         raise InputError(message, hint="choose another --base, or --lora without --as")
-    return [*tuning.modules] or "all-linear"
-
-
-def _signature(
-    kind: Kind, base: str, train: Sequence[Target], dev: Sequence[Target], tokens: Sequence[str], tuning: Tuning
-) -> str:
-    whole = json.dumps([kind, base, [target.parts for target in (*train, *dev)], [*tokens], asdict(tuning)])
-    return hashlib.sha256(whole.encode()).hexdigest()
-
-
-def _sha256(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+    config = peft.LoraConfig(
+        task_type=peft.TaskType.CAUSAL_LM if kind == "causal" else peft.TaskType.SEQ_2_SEQ_LM,
+        r=tuning.rank,
+        lora_alpha=tuning.alpha,
+        lora_dropout=tuning.dropout,
+        target_modules=list(tuning.modules) or "all-linear",
+        trainable_token_indices=new_tokens or None,  # embeddings of new tokens are learnt completely
+    )
+    return peft.get_peft_model(model, config)

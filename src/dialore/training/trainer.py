@@ -1,9 +1,10 @@
-"""Training by transformers' `Trainer`: its settings, resumption, and what it leaves."""
+"""Training by transformers' `Trainer`: its settings, resumption, errors, and the folder that it leaves."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,15 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dialore._version import __version__
 from dialore.errors import InputError, first_line
-from dialore.learned.model import FORM, replace_folder
+from dialore.trained import write_trained
 
-Step = Callable[[str, int, int | None], None]
+OnStep = Callable[[str, int, int | None], None]
 
 SCRATCH = "scratch"
-"""In the place of a base model: a small one with random weights, and a tokenizer made of the training data."""
-_MEMORY_MEND = "lower --batch (and raise --accumulation by as much), lower --length, or give --lora"
+"""In place of a base model: a small one with random weights, see `scratch`."""
+_MEMORY_HINT = "lower --batch (and raise --accumulation by as much), lower --length, or give --lora"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +27,22 @@ class Tuning:
     """How a model is trained.
 
     Attributes:
-        epochs: passes over the training data, at most.
-        batch: targets a step and device.
-        accumulation: steps whose gradients are added up before the weights change.
-        rate: the greatest learning rate, which then falls to 0.
-        warmup: steps until then; below 1, their share.
-        schedule: how it falls.
-        decay: AdamW's weight decay.
-        length: tokens of a target with its prompt; a longer prompt loses its beginning.
-        lora: train low-rank adapters and merge them into the weights.
-        rank, alpha, dropout: LoRA's r, alpha and dropout.
-        modules: what LoRA adapts; all linear layers without any.
-        patience: epochs without a lower loss on the held-out data, after which training ends.
-        precision: `auto` for bfloat16 on a GPU that has it, else `fp32`, `bf16`, `fp16`.
-        seed: of the order of the data, of dropout and of new weights.
+        epochs: Maximum number of passes over the training data.
+        batch: Targets per step and device.
+        accumulation: Steps whose gradients are added up before the weights change.
+        rate: Largest learning rate.
+        warmup: Number of steps until the learning rate is reached; below 1, their share.
+        schedule: How the learning rate falls to 0 afterwards.
+        decay: Weight decay of AdamW.
+        length: Maximum number of tokens of a target with its prompt. A longer prompt loses its beginning.
+        lora: Train low-rank adapters and merge them into the weights.
+        rank: LoRA's r.
+        alpha: LoRA's alpha.
+        dropout: LoRA's dropout.
+        modules: Layers that LoRA adapts; all linear layers if empty.
+        patience: Epochs without a lower loss on the held-out data after which training ends.
+        precision: `auto` is bfloat16 on a GPU that has it, and `fp32` otherwise.
+        seed: Seed of the order of the data, of dropout and of new weights.
     """
 
     epochs: float = 3
@@ -64,131 +66,156 @@ class Tuning:
 DEFAULT = Tuning()
 
 
-def arguments(work: Path, tuning: Tuning, form: type | None = None, **further: Any) -> Any:
-    """Return the arguments of transformers' Trainer, or those of a form that extends them."""
-    import torch
-    import transformers
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A training, whatever the kind of model.
 
-    on_gpu = torch.cuda.is_available()
-    chosen = tuning.precision
-    if chosen == "auto":
-        chosen = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
-    return (form or transformers.TrainingArguments)(
-        output_dir=str(work),
-        num_train_epochs=tuning.epochs,
-        per_device_train_batch_size=tuning.batch,
-        per_device_eval_batch_size=tuning.batch,
-        gradient_accumulation_steps=tuning.accumulation,
-        learning_rate=tuning.rate,
-        warmup_steps=tuning.warmup,
-        lr_scheduler_type=tuning.schedule,
-        weight_decay=tuning.decay,
-        bf16=chosen == "bf16",
-        use_cpu=chosen == "bf16" and not on_gpu,  # a processor knows it, too, and is told so
-        fp16=chosen == "fp16",
-        seed=tuning.seed,
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        logging_strategy="epoch",
-        load_best_model_at_end=True,
-        metric_for_best_model="eval_loss",
-        greater_is_better=False,
-        save_total_limit=2,
-        report_to=[],
-        disable_tqdm=True,
-        dataloader_pin_memory=on_gpu,
-        remove_unused_columns=False,
-        **further,
-    )
-
-
-def run_trainer(kind: type, tuning: Tuning, step: Step, resumed: str | None, **parts: Any) -> Any:
-    """Train by a Trainer of transformers or one that extends it, and return it; `parts` are its other arguments."""
-    import transformers
-
-    class Progress(transformers.TrainerCallback):  # type: ignore[misc]  # transformers ships no types
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            step("training", state.global_step, state.max_steps)
-
-    trainer = kind(callbacks=[transformers.EarlyStoppingCallback(tuning.patience), Progress()], **parts)
-    for unwanted in (transformers.PrinterCallback, transformers.trainer_callback.ProgressCallback):
-        trainer.remove_callback(unwanted)
-    trainer.train(resume_from_checkpoint=resumed)
-    return trainer
-
-
-@contextlib.contextmanager
-def explain_errors(base: str) -> Iterator[None]:
-    """Turn what loading and training raise into one line."""
-    try:
-        yield
-    except MemoryError as error:
-        raise InputError("not enough memory to train", hint=_MEMORY_MEND) from error
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
-        if isinstance(error, InputError):
-            raise
-        why = first_line(error)
-        if "out of memory" in why.lower() or "can't allocate memory" in why.lower():
-            raise InputError(f"not enough memory to train: {why}", hint=_MEMORY_MEND) from error
-        raise InputError(
-            f"cannot train {base}: {why}", hint="check --base, and that its weights are safetensors"
-        ) from error
-
-
-def checkpoint(work: Path, signature: str) -> str | None:
-    """Return the last epoch of an interrupted training of the same model, data and settings; others are removed."""
-    import transformers
-
-    marked = work / "signature"
-    if marked.is_file() and marked.read_text() == signature:
-        path: str | None = transformers.trainer_utils.get_last_checkpoint(str(work))
-        return path
-    shutil.rmtree(work, ignore_errors=True)
-    try:
-        work.mkdir(parents=True)
-        marked.write_text(signature)
-    except OSError as error:
-        raise InputError(f"{work}: cannot be written: {error.strerror}", hint="choose another --out") from error
-    return None
-
-
-def write_finetuned(
-    out: Path,
-    card: Mapping[str, Any],
-    base: str,
-    tuning: Tuning,
-    history: Sequence[Mapping[str, Any]],
-    parameters: int,
-    save: Callable[[Path], Mapping[str, str]],
-) -> dict[str, Any]:
-    """Write a fine-tuned model whole or not at all, and return its description; raises as `replace_folder`.
-
-    The card has its `kind`, `use`, `data` and further `settings`; `save` writes weights and returns their hashes.
+    Attributes:
+        base: A model of the hub or a folder, with weights as safetensors; or `SCRATCH`.
+        out: Folder of the trained model.
+        tuning: How the model is trained.
+        on_step: Called with the activity, the number of finished steps and of all steps.
     """
-    losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
-    whole = {
-        "form": FORM,
-        **card,
-        "settings": {"base": base, **asdict(tuning), **card.get("settings", {})},
-        "seed": tuning.seed,
-        "measured": {},
-        "loss": {"dev": min(losses), "epochs": len(losses), "parameters": parameters},
-        "dialore": __version__,
-    }
 
-    def fill(folder: Path) -> None:
-        whole.update(save(folder))
-        _write_losses(folder, history)
-        (folder / "README.md").write_text(_readme(whole), encoding="utf-8")
-        text = json.dumps(whole, ensure_ascii=False, indent=1)
-        (folder / "model.json").write_text(text + "\n", encoding="utf-8")
+    base: str
+    out: Path
+    tuning: Tuning = DEFAULT
+    on_step: OnStep = lambda _activity, _done, _total: None
 
-    replace_folder(out, fill)
-    return whole
+    @property
+    def work(self) -> Path:
+        """Folder of checkpoints, from which the same job resumes."""
+        return self.out.parent / f".{self.out.name}.training"
+
+    def fit(
+        self, trainer_class: type, arguments_class: type, data: object, options: Mapping[str, Any], **parts: Any
+    ) -> Any:
+        """Train, or resume an interrupted training, and return the trainer with the best weights.
+
+        Args:
+            trainer_class: `transformers.Trainer` or a subclass.
+            arguments_class: The class of its arguments.
+            data: Everything besides the job that the result depends on, as JSON: with other data, training starts anew.
+            options: Further arguments of `arguments_class`.
+            parts: Further arguments of `trainer_class`.
+        """
+        import transformers
+
+        class Progress(transformers.TrainerCallback):  # type: ignore[misc]  # transformers ships no types
+            def on_step_end(_, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: N805 - `self` is the job
+                self.on_step("training", state.global_step, state.max_steps)
+
+        checkpoint = self._checkpoint(json.dumps([self.base, asdict(self.tuning), data]))
+        trainer = trainer_class(
+            args=arguments_class(**self._arguments(), **options),
+            callbacks=[transformers.EarlyStoppingCallback(self.tuning.patience), Progress()],
+            **parts,
+        )
+        for callback in (transformers.PrinterCallback, transformers.trainer_callback.ProgressCallback):
+            trainer.remove_callback(callback)
+        trainer.train(resume_from_checkpoint=checkpoint)
+        return trainer
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the arguments that all trainers share."""
+        import torch
+
+        tuning, on_gpu = self.tuning, torch.cuda.is_available()
+        precision: str = tuning.precision
+        if precision == "auto":
+            precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
+        return {
+            "output_dir": str(self.work),
+            "num_train_epochs": tuning.epochs,
+            "per_device_train_batch_size": tuning.batch,
+            "per_device_eval_batch_size": tuning.batch,
+            "gradient_accumulation_steps": tuning.accumulation,
+            "learning_rate": tuning.rate,
+            "warmup_steps": tuning.warmup,
+            "lr_scheduler_type": tuning.schedule,
+            "weight_decay": tuning.decay,
+            "bf16": precision == "bf16",
+            "fp16": precision == "fp16",
+            "use_cpu": precision == "bf16" and not on_gpu,  # otherwise bfloat16 is refused on a processor
+            "seed": tuning.seed,
+            "eval_strategy": "epoch",
+            "save_strategy": "epoch",
+            "logging_strategy": "epoch",
+            "load_best_model_at_end": True,
+            "metric_for_best_model": "eval_loss",
+            "greater_is_better": False,
+            "save_total_limit": 2,
+            "report_to": [],
+            "disable_tqdm": True,
+            "dataloader_pin_memory": on_gpu,
+            "remove_unused_columns": False,
+        }
+
+    def _checkpoint(self, signature: str) -> str | None:
+        """Return the last checkpoint of the same training; checkpoints of another one are removed."""
+        import transformers
+
+        digest = hashlib.sha256(signature.encode()).hexdigest()
+        marker = self.work / "signature"
+        if marker.is_file() and marker.read_text(encoding="utf-8") == digest:
+            checkpoint: str | None = transformers.trainer_utils.get_last_checkpoint(str(self.work))
+            return checkpoint
+        shutil.rmtree(self.work, ignore_errors=True)
+        try:
+            self.work.mkdir(parents=True)
+            marker.write_text(digest, encoding="utf-8")
+        except OSError as error:
+            message = f"{self.work}: cannot be written: {error.strerror}"
+            raise InputError(message, hint="choose another --out") from error
+        return None
+
+    @contextlib.contextmanager
+    def explain_errors(self) -> Iterator[None]:
+        """Convert errors of loading and training to InputError."""
+        try:
+            yield
+        except InputError:
+            raise
+        except (MemoryError, OSError, ValueError, RuntimeError, ImportError) as error:
+            reason = first_line(error)
+            text = reason.lower()
+            if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
+                raise InputError(f"not enough memory to train: {reason}", hint=_MEMORY_HINT) from error
+            hint = "check --base, and that its weights are safetensors"
+            raise InputError(f"cannot train {self.base}: {reason}", hint=hint) from error
+
+    def save(
+        self, card: Mapping[str, Any], trainer: Any, parameters: int, save: Callable[[Path], None]
+    ) -> dict[str, Any]:
+        """Write the trained model, remove the checkpoints, and return the card; raises as `write_trained`.
+
+        Args:
+            card: `kind`, `use`, `data` and further `settings`.
+            trainer: The result of `fit`.
+            parameters: Number of weights.
+            save: Writes the weights into a folder.
+        """
+        history = trainer.state.log_history
+        losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
+        complete = {
+            **card,
+            "settings": {"base": self.base, **asdict(self.tuning), **card.get("settings", {})},
+            "seed": self.tuning.seed,
+            "measured": {},
+            "loss": {"dev": min(losses), "epochs": len(losses), "parameters": parameters},
+        }
+
+        def write(folder: Path) -> None:
+            save(folder)
+            _write_losses(folder, history)
+
+        written = write_trained(self.out, complete, write)
+        shutil.rmtree(self.work, ignore_errors=True)
+        return written
 
 
 def _write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write `loss.csv`, and where matplotlib is there `loss.svg`."""
+    """Write the losses of each epoch as `loss.csv`."""
     rows: dict[float, dict[str, float]] = {}
     for entry in history:
         for key, name in (("loss", "train"), ("eval_loss", "dev")):
@@ -197,36 +224,5 @@ def _write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
     with (folder / "loss.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["epoch", "train", "dev"])
-        writer.writerows([epoch, row.get("train"), row.get("dev")] for epoch, row in sorted(rows.items()))
-    with contextlib.suppress(ImportError):
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5, 3), layout="constrained")
-        axes = figure.add_subplot(xlabel="epoch", ylabel="loss")
-        for name in ("train", "dev"):
-            drawn = [(epoch, row[name]) for epoch, row in sorted(rows.items()) if name in row]
-            axes.plot(*zip(*drawn, strict=True), marker="o", label=name)
-        axes.legend()
-        figure.savefig(folder / "loss.svg", metadata={"Date": None})
-
-
-def _readme(card: Mapping[str, Any]) -> str:
-    """Return the model card of a fine-tuned model."""
-    data, loss = card["data"], card["loss"]
-    return "\n".join(
-        [
-            f"# A fine-tuned {card['kind']} of Dialore",
-            "",
-            card["use"],
-            "",
-            f"**Data.** `{data['dataset']}`: {data['responses']:,} targets; SHA-256 `{data['sha256']}`.",
-            "",
-            f"**Loss** on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs; {loss['parameters']:,}"
-            " weights; `loss.csv`, `loss.svg`.",
-            "",
-            f"**Settings**, seed {card['seed']}:",
-            "",
-            *(f"- {name}: `{value}`" for name, value in card["settings"].items()),
-            "",
-        ]
-    )
+        for epoch, losses in sorted(rows.items()):
+            writer.writerow([epoch, losses.get("train"), losses.get("dev")])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.learned.dialogue_ranking import DialogueRanker, close_gaps, grams
+from dialore.retrieval.dialogue_ranking import DialogueRanker, grams
 from dialore.sources.persona import PersonaDocuments, PersonaSource
+from dialore.text import close_gaps
 
 PERSONA = {
     "en": {

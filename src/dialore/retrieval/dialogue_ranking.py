@@ -12,7 +12,6 @@ and 51.7%.
 from __future__ import annotations
 
 import functools
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ import numpy as np
 from dialore.retrieval.bm25 import rarity, saturation
 from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.reranking import CachedEmbedder
-from dialore.text import CHINESE_RUN, WIDE, content_lemmas, is_chinese, normalise, stem, stop_words, words
+from dialore.text import CHINESE_RUN, close_gaps, content_lemmas, is_chinese, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
 _FADING = 0.5
-_GAP = re.compile(rf"(?<=[{WIDE}])\s+|(?<!\s)\s+(?=[{WIDE}])")
 
 
 class DialogueRanker:
@@ -99,12 +97,6 @@ def grams(text: str) -> tuple[str, ...]:
         units += [character for character in run if character not in stop]
         units += [run[at : at + 2] for at in range(len(run) - 1)]
     return tuple(units)
-
-
-@functools.lru_cache(maxsize=8192)
-def close_gaps(text: str) -> str:
-    """Chinese without the spaces between its words, with which some data sets write it."""
-    return _GAP.sub("", text)
 
 
 def _bm25(queries: Sequence[frozenset[str]], texts: Sequence[Counter[str]]) -> NDArray[np.float64]:
