@@ -29,12 +29,14 @@ def report(done):
     return {key: value for key, value in done.lines[0].items() if value and key not in {"fingerprint", "concepts"}}
 
 
-def test_add_update_delete(call, graph, write):
+def test_add_and_delete(call, graph, write):
     added = call("graph", "edit", graph, "--add", write("miso\tIsA\tfood\nsushi\tMadeOf\trice\t1\n"), "--json")
     assert report(added) == {"added": 1, "unchanged": 1, "facts": 4}
-    updated = call("graph", "edit", graph, "--update", write("sushi\tMadeOf\trice\t7\nno\tIsA\tsuch\t1\n"), "--json")
-    assert report(updated) == {"updated": 1, "missing": 1, "facts": 4}
-    assert json.loads(call("graph", "show", "rice", "-g", graph, "--json").out)[0]["weight"] == 7
+    wrong = write("sushi\tMadeOf\trice\nno\tIsA\tsuch\n", "wrong.tsv")
+    lighter = write("sushi\tMadeOf\trice\t0.5\n")
+    changed = call("graph", "edit", graph, "--add", lighter, "--delete", wrong, "--json")
+    assert report(changed) == {"added": 1, "deleted": 1, "missing": 1, "facts": 4}
+    assert 0.5 in [fact["weight"] for fact in json.loads(call("graph", "show", "rice", "-g", graph, "--json").out)]
     deleted = call("graph", "edit", graph, "--delete", write("rice\tIsA\tgrain\n"), "--json")
     assert report(deleted) == {"deleted": 1, "facts": 3}
     assert call("graph", "edit", graph, "--compact").code == 0

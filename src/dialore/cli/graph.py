@@ -228,14 +228,15 @@ def edit(
 ) -> None:
     """Add and delete facts of a graph.
 
-    The change is one transaction. Readers may continue: each question sees
-    the graph before or after it. To change a weight, delete and add the fact.
+    The change is one transaction, deletions first. Readers may continue: each
+    question sees the graph before or after it. To change a weight, delete and
+    add the fact.
 
     [bold]Examples[/bold]
     dialore graph edit my.graph --add more.tsv --delete wrong.tsv
     dialore graph edit my.graph --compact
     """
-    files = {"add": add or [], "delete": delete or []}
+    files = {"delete": delete or [], "add": add or []}
     if any(files.values()):
         _change(graph, files, file_format, json=json)
     elif not compact:
