@@ -36,4 +36,5 @@ def test_an_endpoint_is_needed(call, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     done = call("bench")
     assert done.code == 2
-    assert "set --base-url and --model" in done.err
+    assert "--base-url" in done.err
+    assert "--model" in done.err

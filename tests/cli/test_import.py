@@ -417,10 +417,9 @@ def test_every_command_works_on_an_imported_run(call, data, tmp_path, url, monke
     (sheet,) = [path for path in exported.lines[0]["sheets"] if path.endswith(".csv")]
     filled = fill(tmp_path / sheet)
     assert call("annotate", "import", filled, "--key", exported.lines[0]["key"], "--out", "annotations.jsonl").code == 0
-    assert call("annotate", "judged", "annotations.jsonl", "runs/two", "--out", "judged.jsonl").code == 0
-    met = call("meta", "judged.jsonl", "-x", "f1", "--json")
-    assert met.code == 0
-    assert met.lines[0][0]["responses"] == 8
+    rated = call("score", "runs/two", "-x", "f1", "--against-ratings", "annotations.jsonl", "--json")
+    assert rated.code == 0, rated.err
+    assert {row["n"] for row in rated.lines[0] if row["level"] == "response"} == {8}
 
 
 def fill(path):

@@ -150,11 +150,11 @@ def _config_without_file(values: dict[str, object], changes: Changes, methods: S
 def _check_inputs(config: RunConfig, file: Path) -> None:
     missing = missing_inputs(config)
     if len(missing) == 1:
-        raise InputError(f"{file} wants what is not here: {missing[0]}")
+        raise InputError(f"{file}: missing input: {missing[0]}")
     if missing:
         for line in missing:
             note(f"missing: {line}")
-        raise InputError(f"{file} wants {len(missing)} things that are not here", hint="make them as said above")
+        raise InputError(f"{file}: missing inputs: {len(missing)}", hint="make them as listed above")
 
 
 def carry_out(

@@ -258,7 +258,7 @@ def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, objec
     else:
         config = read_config(Path(said), changes)
         if missing := missing_inputs(config):
-            raise InputError(f"{said} wants what is not here", hint="; ".join(missing))
+            raise InputError(f"{said}: missing inputs", hint="; ".join(missing))
     return config.model_copy(update={"models": [model.cached() for model in config.models]})
 
 
