@@ -24,7 +24,8 @@ QUESTION = "May I bring my dog?"
 
 def scripted(asked):
     if asked.body.get("response_format"):
-        return say(json.dumps({"needs": [need("dogs on the terrace")]}))
+        usage = {} if asked.body.get("stream") else {"usage": (50, 20)}  # a model that is not slow
+        return say(json.dumps({"needs": [need("dogs on the terrace")]}), **usage)
     # As slow as a model: text that waits for its reader comes as one piece.
     slowly = {"pause": 0.03} if asked.body.get("stream") else {}
     return say("Dogs are welcome on the terrace [1]. Bring yours!", **slowly)
