@@ -25,21 +25,6 @@ RETIRED = {
 """Names of before, and what each is called now."""
 
 
-def docstrings(path):
-    """Every docstring of a file, of attributes too, with its line."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.value.value.strip()
-
-
-def test_no_docstring_begins_with_a_question():
-    questions = re.compile(r"(What|Whether|Who|Whoever|Whose)\b")
-    found = [
-        f"{path.relative_to(ROOT)}:{line}" for path in CODE for line, text in docstrings(path) if questions.match(text)
-    ]
-    assert not found
-
-
 @pytest.mark.parametrize("pattern", RETIRED, ids=list(RETIRED.values()))
 def test_a_retired_name_is_used_nowhere(pattern):
     retired = re.compile(pattern)

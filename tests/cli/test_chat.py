@@ -128,7 +128,7 @@ def test_lines_of_a_pipe_that_nobody_answers_end_in_the_errors_code(call, faulty
 def test_json_lines(call, url):
     done = call("chat", "-u", url, "--json", stdin="Hello, I feel tired.\n/why\nAnd now?\n")
     assert [line["id"] for line in done.lines] == ["chat", "chat"]
-    assert "queries said" in done.err
+    assert "queries inferred" in done.err
 
 
 def test_without_an_endpoint(call):

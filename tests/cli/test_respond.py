@@ -249,12 +249,15 @@ def test_the_page_of_a_run(call, talks, url, tmp_path):
     assert f"page: {page}" in done.err
 
 
-def test_ground_stops_before_the_response(call, talks, url):
+def test_ground_stops_before_the_response(call, tmp_path, url):
+    turns = ["I am off to London.", "How nice, for how long?", "A weekend. What should I pack for the rain?"]
+    talks = tmp_path / "talks.jsonl"
+    talks.write_text(json.dumps({"id": "london", "turns": turns}), "utf-8")
     done = call("ground", talks, "-u", url, "--set", "model.no_cache=true", "--json")
     assert done.code == 0
     assert "text" not in done.lines[0]
     assert done.lines[0]["demands"]["explicit"]
-    scores = [item["score"] for item in done.lines[1]["knowledge"]]
+    scores = [item["score"] for item in done.lines[0]["knowledge"]]
     assert scores
     words = call("ground", talks, "-u", url, "--set", "model.no_cache=true").out
     for word in ("queries said", "topics to bring up", "score", "starter" if "starter" in words else ".tsv"):

@@ -74,7 +74,9 @@ def world(tmp_path_factory, new_cache):
     build_documents(folder / "handbook.idx", [folder / "handbook.md"])
     model = f'[model]\nbase_url = "{endpoint.url}"\nmodel = "served-model"\nno_cache = true\n'
     sources = '[sources]\ndocuments = "handbook.idx"\ngraph = "starter"\n'
-    (folder / "dialore.toml").write_text(f'method = "weave"\n{model}{sources}[server]\nfolder = "known"\n', "utf-8")
+    (folder / "dialore.toml").write_text(
+        f'method = "weave"\n{model}{sources}[options]\nplan = "needs"\n[server]\nfolder = "known"\n', "utf-8"
+    )
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("DIALORE_", "OPENAI_"))}
     yield World(folder, {**outside, "DIALORE_CACHE": new_cache(), "NO_PROXY": "127.0.0.1"})
     endpoint.close()

@@ -211,7 +211,7 @@ async def test_a_model_is_of_the_kind_that_its_configuration_says(folders, tmp_p
     # Older files leave the key out: then the architecture's own default counts.
     del config["is_encoder_decoder"]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    named, older = connect(f"hf:{folders['t5']}"), LocalModel(str(tmp_path))
+    named, older = connect(f"hf:{folders['t5']}").backend, LocalModel(str(tmp_path))
     assert isinstance(named, LocalModel)
     assert (await named.complete(ask())).text == (await older.complete(ask())).text
     assert type(named._load()[1]).__name__ == type(older._load()[1]).__name__ == "T5ForConditionalGeneration"

@@ -95,9 +95,12 @@ def test_where_nothing_is_needed_the_draft_streams_without_a_rewrite(serving):
 
 def test_a_stream_tells_steps_and_the_draft_and_that_it_goes_on_in_silence(serving, monkeypatch):
     monkeypatch.setattr("dialore.server.common._SILENCE", 0.02)
-    running = serving(Scripted("Welcome there. [1]", needs=[need("dogs on the terrace")], pause=0.1))
+    model = Scripted("Welcome there. [1]", needs=[need("Dogs are welcome on the terrace.")])
+    running = serving(model)
     running.http.post("/v1/knowledge/files", files={"file": ("cafe.md", b"Dogs are welcome on the terrace.")})
-    asked = {"messages": [{"role": "user", "content": "Are dogs welcome here?"}], "stream": True}
+    asked = {"messages": [{"role": "user", "content": "I am new here, good morning."}], "stream": True}
+    running.http.post("/v1/chat/completions", json={**asked, "stream": False})  # loads the embedder
+    model.pause = 0.15
     with running.http.stream("POST", "/v1/chat/completions", json=asked) as answer:
         lines = [line for line in answer.iter_lines() if line]
     assert ": still at work" in lines

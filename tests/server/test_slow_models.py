@@ -128,7 +128,7 @@ ENTRY_POINTS = [ask_python, ask_chat, ask_respond, ask_serve, ask_mcp]
 @pytest.mark.parametrize("ask", ENTRY_POINTS)
 @pytest.mark.parametrize(("tokens_a_second", "calls"), [(1e9, 1), (0, 2)])
 def test_an_endpoint_that_was_slow_is_asked_once(model, folder, monkeypatch, ask, tokens_a_second, calls):
-    monkeypatch.setattr("dialore.methods.stages._SLOW", tokens_a_second)
+    monkeypatch.setattr("dialore.methods.stage_runner.SLOW_TOKENS_PER_S", tokens_a_second)
     ask({"base_url": model.url, "model": "served-model"}, folder)
     assert calls_for(model, FIRST) == 2
     assert calls_for(model, SECOND) == calls
@@ -136,7 +136,7 @@ def test_an_endpoint_that_was_slow_is_asked_once(model, folder, monkeypatch, ask
 
 @pytest.mark.parametrize("ask", ENTRY_POINTS)
 def test_a_model_in_the_process_is_asked_once_from_the_start(model, folder, monkeypatch, ask):
-    monkeypatch.setattr("dialore.methods.stages._SLOW", 1e9)
+    monkeypatch.setattr("dialore.methods.stage_runner.SLOW_TOKENS_PER_S", 1e9)
     monkeypatch.setitem(sys.modules, "xllamacpp", stand_in_for_llama(model.url))
     (folder / "small.gguf").write_bytes(gguf(tokenizer__chat_template="{{ messages }}"))
     ask({"model": f"gguf:{folder / 'small.gguf'}"}, folder)
@@ -157,7 +157,7 @@ def stand_in_for_llama(url):
 async def test_the_service_stays_adapted_when_its_sources_change(model, folder, monkeypatch):
     from dialore.server.app import create_app
 
-    monkeypatch.setattr("dialore.methods.stages._SLOW", 1e9)
+    monkeypatch.setattr("dialore.methods.stage_runner.SLOW_TOKENS_PER_S", 1e9)
     settings = service_settings({"base_url": model.url, "model": "served-model"}, folder)
     app = create_app(check_settings(Settings, settings, where="test"))
     transport = httpx.ASGITransport(app)

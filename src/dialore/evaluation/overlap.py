@@ -385,14 +385,14 @@ def rouge_f1(reference: str, response: str, language: Language) -> dict[str, flo
     English words are stemmed. Chinese is compared by character.
     """
     if language == "zh":
-        expected, found = tokens_of(reference, "zh"), tokens_of(response, "zh")
+        expected, actual = tokens_of(reference, "zh"), tokens_of(response, "zh")
     else:
         tokenize = _english_tokenizer(stem=True)
-        expected, found = tuple(tokenize(reference)), tuple(tokenize(response))
+        expected, actual = tuple(tokenize(reference)), tuple(tokenize(response))
     return {
-        "rouge1": _rouge_n(expected, found, 1).f1,
-        "rouge2": _rouge_n(expected, found, 2).f1,
-        "rougeL": _rouge_l(expected, found).f1,
+        "rouge1": _rouge_n(expected, actual, 1).f1,
+        "rouge2": _rouge_n(expected, actual, 2).f1,
+        "rougeL": _rouge_l(expected, actual).f1,
     }
 
 
@@ -414,8 +414,8 @@ class _Rouge(NamedTuple):
 
 def _rouge_n(reference: Sequence[str], response: Sequence[str], order: int) -> _Rouge:
     """Return ROUGE-N as rouge-score defines it: n-grams are counted with repeats."""
-    expected, found = _count_ngrams(reference, order), _count_ngrams(response, order)
-    return _Rouge.of_counts((expected & found).total(), found.total(), expected.total())
+    expected, actual = _count_ngrams(reference, order), _count_ngrams(response, order)
+    return _Rouge.of_counts((expected & actual).total(), actual.total(), expected.total())
 
 
 def _rouge_l(reference: Sequence[str], response: Sequence[str]) -> _Rouge:

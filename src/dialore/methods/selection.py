@@ -45,7 +45,7 @@ class Needs(BaseModel):
 
 
 _DIRECTIVE = re.compile(
-    r"(?i)(?:\A|[.!;,]\s+)(?:(?:and|so|then|ok|now|also|please|hi|hello)\b,?\s+)*"
+    r"(?i)(?:\A|[.!;,]\s)(?:(?:and|so|then|ok|now|also|please|hi|hello)\b,?\s){0,2}"
     r"(?:list|show|give|explain|compare|recommend|suggest|describe|summari[sz]e|find|name|help|check|look up|search|"
     r"translate|write|outline|define|state|calculate|say)\b"
     r"|\bi(?:'m| am)? (?:need|want|looking for|searching for|trying to (?:find|understand))\b"

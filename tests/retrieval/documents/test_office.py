@@ -547,7 +547,7 @@ def test_hidden_text_of_word_is_left_out_and_counted():
     notes = f'<w:footnote w:id="2">{p("mno")}</w:footnote>'
     found, said, whole = count_and_read_all(read_docx, word(body, styles=styles, footnotes=notes))
     assert found == ["Open.!?", "shown"]
-    for count in ("9 characters", "1 table rows", "1 footnotes", "2 shapes", "--include-hidden"):
+    for count in ("9 characters", "1 table row", "1 footnote", "2 shapes", "--include-hidden"):
         assert count in said
     text = " ".join(whole)
     assert all(part in text for part in ("abc", "def", "ghi", "jkl", "mno", "Mind the step."))
@@ -567,8 +567,8 @@ def test_hidden_slides_and_shapes_are_left_out_and_counted():
     made.save(out)
     found, said, whole = count_and_read_all(read_pptx, out.getvalue())
     assert found == ["Prices", "Notes on Prices"]
-    assert "1 slides (2)" in said
-    assert "1 shapes" in said
+    assert "1 slide (2)" in said
+    assert "1 shape" in said
     assert whole == ["Prices", "Discount", "Notes on Prices", "Salaries", "Notes on Salaries"]
 
 
@@ -603,7 +603,7 @@ def hidden_workbook() -> bytes:
 def test_hidden_sheets_rows_columns_and_cells_are_left_out_and_counted():
     found, said, whole = count_and_read_all(read_xlsx, hidden_workbook())
     assert found == ["room: One | beds: 2", "room: Four | beds: 5", "room: Five"]
-    for count in ("2 sheets (Pay, Plans)", "2 rows", "1 columns", "1 cells by their format", "1 comments"):
+    for count in ("2 sheets (Pay, Plans)", "2 rows", "1 column", "1 cell by their format", "1 comment"):
         assert count in said
     assert {"room: Two | beds: 3 | cost: 8", "room: Five | beds: 6 | cost: 5", "Pay of Ann", "Plans of Ann"} <= set(
         whole
