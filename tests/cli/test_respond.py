@@ -328,6 +328,7 @@ def test_what_was_found_and_not_kept_is_not_said_to_be_unsought(trace, said):
 
 
 def test_a_source_that_cannot_be_asked_is_named_on_standard_error(call, tmp_path):
+    pytest.importorskip("mcp.client.client", reason="the MCP SDK is not here: pip install 'dialore[mcp]'")
     (tmp_path / "birds.yaml").write_text(f"command: {sys.executable} -c 'raise SystemExit(1)'\ntool: find\n", "utf-8")
     (tmp_path / "tea.txt").write_text("Green tea is not fermented.", "utf-8")
     broken = f"mcp:{tmp_path / 'birds.yaml'}"

@@ -15,6 +15,7 @@ from dialore.knowledge import Knowledge, Passage
 from dialore.llm.model import Completion, Usage
 from dialore.methods import weave as module
 from dialore.methods.registry import create_method
+from dialore.methods.selection import requests_information
 from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.in_memory import InMemoryPassages
@@ -333,6 +334,23 @@ async def test_a_piece_that_was_found_may_stay_unused():
     assert response.text == response.draft == DRAFT
     assert [piece.used for piece in response.knowledge] == [False]
     assert response.citations == []
+
+
+@pytest.mark.parametrize(
+    ("turn", "is_request"),
+    [
+        ("Please list the opening hours", True),
+        ("opening hours sunday", True),
+        ("介绍一下灯塔", True),
+        (f"Summarise this: {'It rained. ' * 500}", True),
+        (f"{'It rained. ' * 500} Why is that?", True),
+        ("It rained. " * 500, False),
+        ("I find the wax a little greasy.", False),
+        ("我昨天去了北京", False),
+    ],
+)
+def test_questions_directives_and_fragments_request_information(turn, is_request):
+    assert requests_information(turn) is is_request
 
 
 @pytest.mark.parametrize("turn", ["The Lantern Café was closed yesterday.", "灯笼咖啡馆昨天关门了，我很失望。"])

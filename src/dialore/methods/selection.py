@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST, QUERY = 3, 160  # needs, and topics, at most; characters of a query
 _NEAR = 0.25  # the share of the best piece's probability from which another may be what is wanted: the newer version
-MAX_CHECKED_CHARS = 2000  # of a turn, from its end, in which a question or directive is looked for
+MAX_CHECKED_CHARS = 1000  # of the beginning and of the end of a turn, in which a question or directive is looked for
 SAID = "the history has said it"  # why a piece is dropped that tells nothing new; nothing is missing then
 
 
@@ -63,7 +63,9 @@ def requests_information(text: str) -> bool:
 
     Small models mark every need as requested, also those of a turn that only tells something.
     """
-    plain = text.replace("’", "'").strip()[-MAX_CHECKED_CHARS:]
+    plain = text.replace("’", "'").strip()
+    if len(plain) > 2 * MAX_CHECKED_CHARS:  # what a long text is pasted for stands before or after it
+        plain = f"{plain[:MAX_CHECKED_CHARS]}\n{plain[-MAX_CHECKED_CHARS:]}"
     if asks(plain) or _DIRECTIVE.search(plain):
         return True
     is_short = len(plain.split()) <= _MAX_FRAGMENT_WORDS

@@ -292,8 +292,8 @@ class Weave(OverSources):
             _go_on(error, "the last turn is looked up in every source", turn.stage)
             needs = fallback
         if needs is not fallback and not turn.requests_information:
-            for need in needs.needs:
-                need.asked = need.unclear = False
+            optional = [need.model_copy(update={"asked": False, "unclear": False}) for need in needs.needs]
+            needs = needs.model_copy(update={"needs": optional})
         most = len(entries) if needs is fallback else MOST
         by_title = {title.casefold(): entry for entry, own in zip(entries, titles, strict=True) for title in own}
         asked, lost = [], []
