@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.experiments.store import FILE, RunStore
-from dialore.experiments.systems import load_dialogues, open_systems
 from dialore.files import load_json
 from dialore.llm.distilled import Row, lines_of
 from dialore.llm.recording import Recorded
