@@ -29,6 +29,8 @@ from dialore.cli.app import app
 from dialore.cli.demo import PARTS, demo_folder, open_part
 from dialore.cli.documents import BuildSettings
 from dialore.cli.options import JudgeSettings
+from dialore.cli.train import part_names
+from dialore.cli.training import TrainSettings
 from dialore.datasets import data_set_names
 from dialore.errors import InputError
 from dialore.evaluation.human.sheets import criteria_sets
@@ -197,6 +199,7 @@ _SETTINGS: dict[str, type[Strict]] = {
     "runs": RunConfig,
     "judges and metrics": JudgeSettings,
     "reading documents": BuildSettings,
+    "training": TrainSettings,
 }
 
 
@@ -497,11 +500,13 @@ def _is_command(words: list[str]) -> bool:
     settings = {setting.path for kind in _SETTINGS.values() for setting in kind.list_settings()}
     for before, word in zip(["", *words], words, strict=False):
         if before == "--set":
-            if word not in settings:
+            if word.partition("=")[0] not in settings:
                 return False
         elif word.startswith("-"):
             if not any(word in param.opts for param in command.params):
                 return False
+        elif words[0] == "train" and word in part_names():
+            continue
         elif word not in getattr(command, "commands", {}):
             return False
         else:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import typer.main
 
 from dialore.cli import main, train
-from dialore.cli.training import KINDS
+from dialore.cli.training import KINDS, TrainSettings
 from dialore.datasets import data_set
 from dialore.training.generators import RECIPES
 from dialore.training.presets import PRESETS
@@ -19,12 +18,12 @@ from dialore.training.presets import PRESETS
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.yaml"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "scripts" / "learn_page.md"]
-COMMANDS = typer.main.get_group(train.app).commands
+PARTS = set(train.part_names())
+OPTIONS = {"--data", "--out", "--as", "--base", "--sources", "--set", "--json", "--help"}
 CHOICES = {
-    "--kind": {"trees", "dual", "cross", *KINDS},
-    "--recipe": {*RECIPES},
-    "--negatives": {"hard", "random"},
-    "--as": {*PRESETS, "PRESET", "PAPER"},
+    "kind": {"trees", "dual", "cross", *KINDS},
+    "recipe": {*RECIPES},
+    "negatives": {"hard", "random"},
 }
 
 
@@ -49,7 +48,7 @@ def find_commands():
     found = []
     for path in (*EXAMPLES, *PAGES):
         text = path.read_text("utf-8")
-        lines = re.findall(r"^(?:#\s*)?(dialore train .*)$", text, re.MULTILINE)
+        lines = re.findall(r"^(?:# *| *- )?(dialore train .*)$", text, re.MULTILINE)
         prose = re.sub(r"\n(?:#\s*| +)?", " ", text)
         quoted = re.findall(r"`(dialore train [^`]+)`", prose)
         commands = dict.fromkeys(line.split("  #")[0].strip() for line in [*lines, *quoted])
@@ -67,16 +66,16 @@ def parse(monkeypatch):
     """Run a command up to the training, and return what it would have trained: kind, base and tuning."""
     started = []
 
-    def run_finetuning(kind, base, _targets, _output, _card, _tokens, tuning):
+    def run_finetuning(kind, base, _request, _targets, _card, _tokens, tuning):
         assert kind in KINDS
         started.append((kind, base, tuning))
 
-    def run_encoder(kind, work, base, tuning, **_reading):
-        data_set(work.name)
-        started.append((kind, base, tuning))
+    def run_encoder(kind, request, tuning, **_reading):
+        data_set(request.data)
+        started.append((kind, request.start, tuning))
 
-    def run_part(_recipe, work, _reader=None):
-        data_set(work.name)
+    def run_part(_recipe, request, _reader=None):
+        data_set(request.data)
         started.append(("trees", None, None))
 
     def read_data(_recipe, name, *_rest):
@@ -104,7 +103,7 @@ def parse(monkeypatch):
 def test_commands_are_found_in_examples_and_pages():
     folders = {shown.path.parent.name for shown in COMPLETE}
     assert folders >= {"edit", "msdp", "safari", "scg-qp", "docs"}
-    assert {shown.text.split()[2] for shown in COMPLETE} == {*COMMANDS}
+    assert {shown.text.split()[2] for shown in COMPLETE} == PARTS
     assert ABBREVIATED
 
 
@@ -117,16 +116,19 @@ def test_a_complete_command_is_accepted(shown, parse):
 
 @pytest.mark.parametrize("shown", ABBREVIATED, ids=str)
 def test_an_abbreviated_command_names_a_recipe_its_options_and_their_values(shown):
-    name, *words = shown.text.split()[2:]
-    assert name in COMMANDS
-    options = {flag for parameter in COMMANDS[name].params for flag in parameter.opts}
+    part, *words = shown.text.split()[2:]
+    assert part in PARTS or part == "..."
     for position, word in enumerate(words):
         if not word.startswith("--"):
             continue
-        assert word in options
+        assert word in OPTIONS
         value = words[position + 1] if position + 1 < len(words) else ""
-        if word in CHOICES and value:
-            assert set(value.split("|")) <= CHOICES[word]
+        if word == "--as" and value:
+            assert value in {*PRESETS, "PRESET"}
+        if word == "--set" and value:
+            name, equals, setting = value.partition("=")
+            assert name in TrainSettings.model_fields
+            assert not equals or setting in CHOICES.get(name, {setting})
 
 
 @pytest.mark.parametrize(
@@ -150,8 +152,8 @@ def test_a_preset_of_another_recipe_is_refused(command, preset, capsys):
         "dialore train stages rows.jsonl --out models/x",
         "dialore train question coq --data data --out models/x",
         "dialore train query wizard-of-internet --data data --out models/x",
-        "dialore train retriever kbp --kind dual --data data --out models/x",
-        "dialore train nli kbp --kind cross --data data --out models/x",
+        "dialore train retriever kbp --set kind=dual --data data --out models/x",
+        "dialore train nli kbp --set kind=cross --data data --out models/x",
     ],
 )
 def test_without_a_base_nothing_is_trained(command, parse, capsys):

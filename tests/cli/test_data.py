@@ -37,7 +37,7 @@ def kbp(tmp_path):
 
 
 def test_list_says_what_each_holds_and_where_it_is(call):
-    found = {each["name"]: each for each in call("data", "list", "--json").lines[0]}
+    found = {each["name"]: each for each in call("data", "show", "--json").lines[0]}
     assert set(found) == {
         *("cmu-dog", "commonsense-dialogues", "coq", "coq-contexts", "dailydialog", "diamante", "everyday"),
         *("handbook-en", "handbook-zh", "holl-e", "jsonl", "kbp", "kdconv", "multi-session-chat"),
@@ -49,10 +49,10 @@ def test_list_says_what_each_holds_and_where_it_is(call):
     assert found["wizard-of-internet"]["has"] == ["knowledge", "query"]
     assert (found["kbp"]["languages"], found["kbp"]["version"]) == (["zh"], 1)
     assert "ruleGreen/SAFARI" in found["kbp"]["where"]
-    out = call("data", "list").out
+    out = call("data", "show").out
     assert all(name in out for name in found)
     assert (found["kbp"]["get"], found["coq"]["get"]) == (["train", "dev", "test"], [])
-    err = call("data", "list").err
+    err = call("data", "show").err
     assert "`dialore data get NAME` fetches dailydialog, kbp, mtrag, multi-session-chat, personachat" in err
     assert "conceptnet (CC BY-SA 4.0): all assertions of ConceptNet 5.7" in err
 

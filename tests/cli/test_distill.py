@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from pathlib import Path
 
@@ -99,7 +98,7 @@ def test_sequence_models_are_trained_listed_and_used(call, url, talks, tmp_path)
         (tmp_path / folder).mkdir()
         write(tmp_path / folder / "train.json", train)
         write(tmp_path / folder / "dev.json", dev)
-    small = ("--base", tmp_path / "base", "--epochs", 1, "--length", 64, "--out")
+    small = ("--base", tmp_path / "base", "--set", "epochs=1", "--set", "length=64", "--out")
     done = [
         call("train", "stages", tmp_path / "rows.jsonl", *small, "models/stages"),
         call("train", "query", "wizard-of-internet", "--data", tmp_path / "woi", *small, "models/query"),
@@ -124,7 +123,7 @@ def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call,
     """SCG-QP, Sections 3.1 and A.2: a model each, which reads in use what it was trained on, and samples (P .9, .7)."""
     for needed in ("torch", "transformers", "accelerate"):
         pytest.importorskip(needed, reason=f"{needed} is not installed: pip install 'dialore[finetune]'")
-    shown = re.findall(r"^#   dialore (.*)$", FINETUNED.read_text("utf-8"), re.MULTILINE)
+    shown = yaml.safe_load(FINETUNED.read_text("utf-8"))["data"]["commands"]
     entries = pairs(30, 1)
     for entry in entries:
         entry["KB"] = [[f"The {query} is long."] if (query := " ".join(some)) else [] for some in entry["query"]]
@@ -134,9 +133,12 @@ def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call,
     tokenizer = _tokenizer()
     tokenizer.save_pretrained(tmp_path / "base")
     _t5(len(tokenizer)).save_pretrained(tmp_path / "base")
-    ours = {"google/flan-t5-large": f"{tmp_path / 'base'} --epochs 1 --length 256", "hf:allenai/cosmo-xl": "rehearsal"}
-    for printed in shown[:5]:
-        line = printed
+    ours = {
+        "google/flan-t5-large": f"{tmp_path / 'base'} --set epochs=1 --set length=256",
+        "hf:allenai/cosmo-xl": "rehearsal",
+    }
+    for printed in shown:
+        line = printed.removeprefix("dialore ")
         for theirs, small in ours.items():
             line = line.replace(theirs, small)
         told = line.startswith("distill scg-qp/query") * f" --base-url {url} --model capable"

@@ -110,7 +110,7 @@ def test_convert_to_standard_output_feeds_respond(call, published):
 
 
 def test_data_mistakes(call, published, tmp_path):
-    assert {each["name"] for each in call("data", "list", "--json").lines[0]} >= {"dailydialog", "xdailydialog-zh"}
+    assert {each["name"] for each in call("data", "show", "--json").lines[0]} >= {"dailydialog", "xdailydialog-zh"}
     assert "did you mean dailydialog" in call("data", "convert", "dailydialgo", published).complaint
     assert "did you mean random" in call("data", "convert", "dailydialog", published, "--cut", "ramdon").complaint
     assert "no such file" in call("data", "convert", "dailydialog", tmp_path / "none.json").complaint

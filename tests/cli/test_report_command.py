@@ -177,9 +177,3 @@ def test_the_key_is_kept_apart(call, scored, tmp_path):
     (tmp_path / "sheets.key.json").write_text("{}")
     assert "is there already" in call("annotate", "export", scored, "--out", out).complaint
     assert "unknown form" in call("annotate", "export", scored, "--out", tmp_path / "b", "--form", "rankin").complaint
-
-
-def test_the_sets_of_criteria_are_listed(call):
-    assert {"dcrag", "safari", "scg-qp-query", "scg-qp-response", "msdp"} <= set(
-        call("annotate", "criteria", "--json").lines[0]
-    )

@@ -40,7 +40,7 @@ def test_every_command_of_the_page_works_in_the_order_shown(call, small, tmp_pat
     [
         (("models", "nowhere"), "there is no folder nowhere"),
         (("train", "planner", "kbp", "--data", "nowhere", "--out", "model"), "nowhere has no train.json"),
-        (("train", "retriever", "kbp", "--data", ".", "--out", "m", "--kind", "tree"), "did you mean trees?"),
+        (("train", "retriever", "kbp", "--data", ".", "--out", "m", "--set", "kind=tree"), "did you mean trees?"),
     ],
 )
 def test_mistakes_are_one_line(call, arguments, message):

@@ -14,6 +14,7 @@ pytest.importorskip("lightgbm")
 
 LIGHT = {"planner": ("planner", "kbp"), "ranker": ("retriever", "kbp")}
 """What is typed after `dialore train`, of recipes that learn from a data set with plans without torch."""
+DUAL = ("--set", "kind=dual")
 EVERY = {**LIGHT, "generator": ("generator", "kbp", "--base", "scratch")}
 
 
@@ -95,12 +96,14 @@ def test_not_enough_memory_says_what_to_lower(train, small, monkeypatch):  # noq
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        (["retriever", "kbp", "--epochs", "2"], "trees are not fine-tuned"),
-        (["nli", "kbp", "--lora"], "trees are not fine-tuned"),
-        (["retriever", "kbp", "--kind", "dual", "--lora", "--base", "scratch"], "--lora is for language models"),
-        (["generator", "kbp", "--precision", "fp8", "--base", "scratch"], "precision"),
+        (["retriever", "kbp", "--set", "epochs=2"], "trees are not fine-tuned"),
+        (["nli", "kbp", "--set", "lora=true"], "trees are not fine-tuned"),
+        (["retriever", "kbp", *DUAL, "--set", "lora=true", "--base", "scratch"], "LoRA is for language models"),
+        (["generator", "kbp", "--set", "precision=fp8", "--base", "scratch"], "precision"),
         (["generator", "kbp"], "--base"),
-        (["retriever", "kbp", "--kind", "dual"], "--base"),
+        (["retriever", "kbp", *DUAL], "--base"),
+        (["planner", "kbp", "--set", "label=shift"], "label"),
+        (["planner", "kbp", "--base", "scratch"], "trees are not fine-tuned"),
     ],
 )
 def test_options_that_say_nothing_are_refused(call, small, tmp_path, said, complaint):  # noqa: F811

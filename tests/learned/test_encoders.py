@@ -155,11 +155,11 @@ def test_pickled_weights_are_refused(splits, tmp_path):
 def test_the_command_says_what_it_wrote(small, tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from dialore.cli.train import app
+    from dialore.cli.app import app
 
     out = tmp_path / "model"
-    options = ["--kind", "dual", "--base", "scratch", "--epochs", "1", "--json"]
-    done = CliRunner().invoke(app, ["retriever", "kbp", "--data", str(small), "--out", str(out), *options])
+    options = ["--set", "kind=dual", "--base", "scratch", "--set", "epochs=1", "--json"]
+    done = CliRunner().invoke(app, ["train", "retriever", "kbp", "--data", str(small), "--out", str(out), *options])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output[done.output.index("{") :])["kind"] == "dual"
 
@@ -194,12 +194,12 @@ def test_without_personas_topic_and_history_find_their_knowledge(tmp_path):
     assert negative in {text for gold in dev.gold[:3] for text in gold} - {positive}
     from typer.testing import CliRunner
 
-    from dialore.cli.train import app
+    from dialore.cli.app import app
 
     out = tmp_path / "model"
-    options = ["--kind", "dual", "--base", "scratch", "--epochs", "1", "--json"]
+    options = ["--set", "kind=dual", "--base", "scratch", "--set", "epochs=1", "--json"]
     done = CliRunner().invoke(
-        app, ["retriever", "wizard-of-wikipedia", "--data", str(tmp_path), "--out", str(out), *options]
+        app, ["train", "retriever", "wizard-of-wikipedia", "--data", str(tmp_path), "--out", str(out), *options]
     )
     assert done.exit_code == 0, done.output
     assert read_card(out)["data"]["responses"] == 72

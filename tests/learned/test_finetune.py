@@ -365,7 +365,7 @@ def test_the_command_takes_the_sources_that_are_planned_over(bases, small, tmp_p
     from transformers import AutoTokenizer
     from typer.testing import CliRunner
 
-    from dialore.cli.train import app
+    from dialore.cli.app import app
 
     (tmp_path / "own.yaml").write_text(
         "- {name: diary, kind: persona, description: what I did}\n"
@@ -373,7 +373,9 @@ def test_the_command_takes_the_sources_that_are_planned_over(bases, small, tmp_p
     )
     given = {"data": small, "out": tmp_path / "model", "base": bases / "causal", "sources": tmp_path / "own.yaml"}
     options = [part for name, value in given.items() for part in (f"--{name}", str(value))]
-    done = CliRunner().invoke(app, ["generator", "kbp", *options, "--epochs", "0.05", "--length", "64"])
+    done = CliRunner().invoke(
+        app, ["train", "generator", "kbp", *options, "--set", "epochs=0.05", "--set", "length=64"]
+    )
     assert done.exit_code == 0, done.output
     assert {"DIARY", "LETTERS", "[SOURCE]"} <= AutoTokenizer.from_pretrained(tmp_path / "model").get_vocab().keys()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dialore.cli.training import TuningOptions
+from dialore.cli.training import Request, TrainSettings
 from dialore.errors import InputError
 from dialore.training.presets import PRESETS
 from tests.test_train_commands import parse  # noqa: F401
@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def tuning(command, name, **given):
-    return TuningOptions(preset=name, **given).tuning(0, command, epochs=5, batch=32, length=96)
+    settings = TrainSettings(**given)
+    request = Request(command, "kbp", Path("data"), Path("out"), None, name, None, settings, json=False)
+    return request.tuning(epochs=5, batch=32, length=96)
 
 
 def test_safari_s_settings():
@@ -94,7 +96,7 @@ def test_the_table_of_all_that_trains_has_the_presets_settings(parse):  # noqa: 
         assert figures(row["batch"])[0] == one.batch * one.accumulation
         assert figures(row["batch"])[1:] in ([], [one.batch, one.accumulation])
         assert ("dot product" in row["loss"]) == preset.dot
-        assert re.search(rf"^# +dialore train {preset.command} .*--as {name} ", text, re.MULTILINE), (name, file)
+        assert re.search(rf"^ +- dialore train {preset.command} .*--as {name} ", text, re.MULTILINE), (name, file)
 
 
 def test_the_page_of_learning_has_the_table_of_its_template():

@@ -34,7 +34,7 @@ def export(
     out: Annotated[Path | None, Option(metavar="FOLDER", help="The sheets. (default: RUN/sheets-CRITERIA)")] = None,
     key: Annotated[Path | None, Option(metavar="FILE", help="Where the key goes. (default: FOLDER.key.json)")] = None,
     criteria: Annotated[
-        str, Option("--criteria", "-c", metavar="NAME", help="dcrag, safari, scg-qp-query, ...; see `criteria`.")
+        str, Option("--criteria", "-c", metavar="NAME", help="The set of criteria: dcrag, safari, scg-qp-query, ...")
     ] = "dcrag",
     form: Annotated[str | None, Option(metavar="pairwise|likert|ranking", help="(default: the paper's)")] = None,
     system: Annotated[
@@ -197,14 +197,3 @@ def agreement(place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)], jso
         heads = [f"{'!' if at == 0 else '' if at < words else '>'}{name}" for at, name in enumerate(columns)]
         console().print(Table(*heads, rows=lines))
     note(f"{people.counted}. {READING}")
-
-
-@app.command("criteria")
-def criteria(json: Json = False) -> None:
-    """List the sets of criteria, with the paper each is from."""
-    sets = forms.criteria_sets()
-    if json:
-        print_json({name: chosen.model_dump(mode="json") for name, chosen in sets.items()})
-        return
-    rows = [(name, chosen.form, ", ".join(chosen.criteria), chosen.paper) for name, chosen in sets.items()]
-    console().print(Table("!name", "form", "criteria", "paper", rows=rows))

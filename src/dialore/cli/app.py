@@ -36,6 +36,7 @@ _COMMANDS = {
     "prompts": "List the prompts, print one, or export all to change them.",
     "models": "List trained parts, show one, or score a model against held-out rows.",
     "settings": "List everything that --set takes.",
+    "train": "Train a part of a method, from a data set or from rows of `distill`.",
     "import": "Read responses made elsewhere into a run, for score, report, judge and annotate.",
 }
 _GROUPS = {
@@ -43,7 +44,6 @@ _GROUPS = {
     "documents": "Build an index of documents, change it, look into it, ask it.",
     "data": "List data sets, look into their published files, convert them.",
     "samples": "Build a base of samples to prompt with (for msdp).",
-    "train": "Train small parts that need no language model, on a laptop's processor.",
     "annotate": "Export blind sheets for people to judge by, import them, agreement.",
     "feedback": "What users said of a service's responses.",
     "memory": "List, export and delete what a service remembers of a user.",

@@ -28,7 +28,7 @@ _MAX_LISTED_KEYS = 12
 
 app = typer.Typer(no_args_is_help=True)
 _Name = Annotated[
-    str, Argument(metavar="NAME", help="The data set; see `dialore data list`.", autocompletion=DATA_SETS)
+    str, Argument(metavar="NAME", help="The data set; see `dialore data show`.", autocompletion=DATA_SETS)
 ]
 _File = Annotated[
     Path | None,
@@ -37,29 +37,6 @@ _File = Annotated[
     ),
 ]
 _Split = Annotated[str, Option("--split", metavar="NAME", help="Without a file: which of those fetched.")]
-
-
-@app.command("list")
-def list_data(json: Json = False) -> None:
-    """List the data sets that can be read, what they hold, and where they are to be had.
-
-    [bold]Example[/bold]
-    dialore data list
-    """
-    readers, can = list(loadable(data_set_names(), data_set)), published_sets()
-    if json:
-        splits = {name: list(entry["splits"]) for name, entry in can.items()}
-        described = ({key: getattr(reader, key) for key in _SHOWN} for reader in readers)
-        print_json([{**entry, "get": splits.get(entry["name"], [])} for entry in described])
-        return
-    rows = Table("!data set", ">v", "!language", "has", "licence", "where to get it")
-    for reader in readers:
-        held = ", ".join(reader.has) or "-"
-        rows.add_row(reader.name, str(reader.version), ", ".join(reader.languages), held, reader.licence, reader.where)
-    console().print(rows)
-    note(f"`dialore data get NAME` fetches {', '.join(reader.name for reader in readers if reader.name in can)}")
-    for name in can.keys() - set(data_set_names()):
-        note(f"and, without a reader of dialogues, {name} ({can[name]['licence']}): {can[name]['note']}")
 
 
 @app.command("get")
@@ -107,23 +84,29 @@ def get(
 
 @app.command("show")
 def show(
-    name: _Name,
+    name: Annotated[
+        str | None, Argument(metavar="[NAME]", help="The data set. (default: list all)", autocompletion=DATA_SETS)
+    ] = None,
     file: _File = None,
     split: _Split = "",
     count: Annotated[int, Option("--count", "-n", min=1, help="How many dialogues.")] = 3,
     stats: Annotated[bool, Option("--stats", help="Count and measure all dialogues instead.")] = False,
     json: Json = False,
 ) -> None:
-    """Show whole dialogues with the gold knowledge of each turn, or count and measure them all.
+    """List the data sets, show one's whole dialogues with the gold knowledge of each turn, or measure them all.
 
     Samples, which --stats counts, are turns that may be a reference: the
     system's or wizard's where a data set has such roles, else any but the first.
 
     [bold]Examples[/bold]
+    dialore data show
     dialore data show everyday
     dialore data show kbp dev.json -n 1
     dialore data show kbp kbp.zip:dev.json --stats --json
     """
+    if name is None:
+        _list_data_sets(json=json)
+        return
     path = file or data_file(name, split)
     if stats:
         _show_figures(describe_file(name, path), json=json)
@@ -141,6 +124,23 @@ def show(
         for position, turn in enumerate(dialogue.turns):
             rows.add_row(turn.speaker, turn.text, _gold_cell(gold.get(position)))
         out.print(rows)
+
+
+def _list_data_sets(*, json: bool) -> None:
+    readers, can = list(loadable(data_set_names(), data_set)), published_sets()
+    if json:
+        splits = {name: list(entry["splits"]) for name, entry in can.items()}
+        described = ({key: getattr(reader, key) for key in _SHOWN} for reader in readers)
+        print_json([{**entry, "get": splits.get(entry["name"], [])} for entry in described])
+        return
+    rows = Table("!data set", ">v", "!language", "has", "licence", "where to get it")
+    for reader in readers:
+        held = ", ".join(reader.has) or "-"
+        rows.add_row(reader.name, str(reader.version), ", ".join(reader.languages), held, reader.licence, reader.where)
+    console().print(rows)
+    note(f"`dialore data get NAME` fetches {', '.join(reader.name for reader in readers if reader.name in can)}")
+    for name in can.keys() - set(data_set_names()):
+        note(f"and, without a reader of dialogues, {name} ({can[name]['licence']}): {can[name]['note']}")
 
 
 def _show_figures(figures: dict[str, Any], *, json: bool) -> None:

@@ -37,8 +37,8 @@ _Meta = Annotated[
     list[str] | None, Option(metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text.")
 ]
 _Groups = Annotated[str | None, Option(metavar="A,B", help="Who may read them: groups of a service's keys.")]
-_ReadSet = Annotated[list[str] | None, set_option("dialore.cli.documents:ReadSettings")]
-_BuildSet = Annotated[list[str] | None, set_option("dialore.cli.documents:BuildSettings")]
+_ReadSet = Annotated[list[str] | None, set_option("dialore.cli.documents:ReadSettings", "dialore settings documents")]
+_BuildSet = Annotated[list[str] | None, set_option("dialore.cli.documents:BuildSettings", "dialore settings documents")]
 
 
 class ReadSettings(Strict):

@@ -73,14 +73,14 @@ def complete(names: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in pkgutil.resolve_name(names)() if name.startswith(incomplete)]
 
 
-def set_option(settings: str) -> Any:  # noqa: ANN401 - typer's
+def set_option(settings: str, listed_by: str = "dialore settings") -> Any:  # noqa: ANN401 - typer's
     """Return the option `--set`, whose names are completed from settings, `module:class`."""
 
     def complete_setting(incomplete: str) -> list[tuple[str, str]]:
         listed = pkgutil.resolve_name(settings).list_settings()
         return [(f"{each.path}=", each.help) for each in listed if each.path.startswith(incomplete)]
 
-    text = "Any other setting, such as model.temperature=0; repeatable. `dialore settings` lists them."
+    text = f"Any other setting, repeatable. `{listed_by}` lists them."
     return Option("--set", "-s", metavar="NAME=VALUE", help=text, autocompletion=complete_setting)
 
 
@@ -106,9 +106,9 @@ Graph = Annotated[
 ]
 Sources = Annotated[str | None, Option("--sources", metavar="FILE", help=_HELP["sources.declared"])]
 SettingsFile = Annotated[Path | None, Option("--settings", metavar="FILE", help=_FILE_HELP)]
-JudgeSet = Annotated[list[str] | None, set_option("dialore.cli.options:JudgeSettings")]
+JudgeSet = Annotated[list[str] | None, set_option("dialore.cli.options:JudgeSettings", "dialore settings judge")]
 AgentSet = Annotated[list[str] | None, set_option("dialore.settings:Settings")]
-RunSet = Annotated[list[str] | None, set_option("dialore.experiments.config:RunConfig")]
+RunSet = Annotated[list[str] | None, set_option("dialore.experiments.config:RunConfig", "dialore settings run")]
 Json = Annotated[bool, Option("--json", help="Print JSON (one object a line where there are many), nothing else.")]
 Metrics = Annotated[
     list[str] | None,
@@ -118,7 +118,7 @@ Metrics = Annotated[
 ]
 DataSet = Annotated[
     str | None,
-    Option("--dataset", "-D", metavar="NAME", help="A data set; see `dialore data list`.", autocompletion=DATA_SETS),
+    Option("--dataset", "-D", metavar="NAME", help="A data set; see `dialore data show`.", autocompletion=DATA_SETS),
 ]
 Limit = Annotated[
     int | None, Option("--limit", "-n", min=1, help="Maximum number of dialogues, sampled by dataset.seed.")

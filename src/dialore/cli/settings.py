@@ -13,12 +13,14 @@ _CLASSES = {
     "run": "dialore.experiments.config:RunConfig",
     "judge": "dialore.cli.options:JudgeSettings",
     "documents": "dialore.cli.documents:BuildSettings",
+    "train": "dialore.cli.training:TrainSettings",
 }
 
 
 def settings(
     command: Annotated[
-        str, Argument(metavar="[agent|run|judge|documents]", help="Of commands that answer, run, judge, read files.")
+        str,
+        Argument(metavar="[agent|run|judge|documents|train]", help="The commands that take them."),
     ] = "agent",
     json: Json = False,
 ) -> None:

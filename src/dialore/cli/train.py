@@ -1,23 +1,24 @@
-"""`dialore train`: small trained parts, from a data set's own plans and knowledge."""
+"""`dialore train`: parts trained on a data set's own plans and knowledge, or on rows of `dialore distill`."""
 
+# No deferred annotations here: typer reads them.
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from dialore.cli.options import one_of
+from dialore.cli.options import DATA_SETS, Json, complete, one_of, options_as, set_option
 from dialore.cli.training import (
-    Output,
-    TuningOptions,
-    Work,
+    TUNING,
+    Request,
+    TrainSettings,
     run_encoder,
     run_finetuning,
     run_part,
     split_files,
-    with_dataclass_options,
 )
+from dialore.errors import InputError, UnknownNameError
 from dialore.training.generators import (
     GENERATORS,
     RECIPES,
@@ -27,211 +28,165 @@ from dialore.training.generators import (
     special_tokens,
     stage_targets,
 )
-
-app = typer.Typer(no_args_is_help=True)
-_Kind = Annotated[str, Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
+from dialore.training.presets import PRESETS
 
 
-@app.command("planner")
-@with_dataclass_options
-def planner(
-    work: Work,
-    context: Annotated[
-        bool, Option("--context", help="Read the context alone, as SAFARI's does; no persona, no documents.")
-    ] = False,
+def train(
+    context: Context,
+    part: Annotated[
+        str,
+        Argument(
+            metavar="PART",
+            help="planner, retriever, nli, decision, generator, stages, query or question.",
+            autocompletion=complete("dialore.cli.train:part_names"),
+        ),
+    ],
+    data: Annotated[
+        str, Argument(metavar="NAME|FILE", help="The data set; of stages, the rows.", autocompletion=DATA_SETS)
+    ],
+    out: Annotated[Path, Option(metavar="FOLDER", help="Folder of the trained part.")],
+    folder: Annotated[
+        Path | None,
+        Option("--data", metavar="DIR", help="Folder of the data set's train.json and dev.json, gzipped or not."),
+    ] = None,
+    preset: Annotated[
+        str | None, Option("--as", metavar="PRESET", help=f"The settings of a paper: {', '.join(PRESETS)}.")
+    ] = None,
+    base: Annotated[
+        str | None,
+        Option(
+            metavar="NAME|FOLDER|scratch",
+            help="The model to start from; scratch: a small one with random weights. (default: the preset's)",
+        ),
+    ] = None,
+    sources: Annotated[
+        Path | None, Option(metavar="FILE", help="Declared sources that the generator of safari plans over.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, set_option("dialore.cli.training:TrainSettings", "dialore settings train")
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Train a planner: which sources a response needs, without a call.
+    """Train a part of a method. Training that was interrupted is resumed by the same command.
 
-    Use it with `-o planning=trained:FOLDER` of safari. Trees and thresholds
-    are chosen by cross-validation on the training file, by whole dialogues;
-    of a dev.json is only made sure that none of it is in there, too.
+    [bold]Parts[/bold]
+    planner    which sources a response needs: -o planning=trained:FOLDER (safari)
+    retriever  ranks persona sentences and documents: -o retriever=trained:FOLDER
+    nli        is a response entailed by knowledge: --set nli=trained:FOLDER (score)
+    decision   is a search needed: -o decision=trained:FOLDER (scg-qp)
+    generator  SAFARI's generator, or MSDP's FKG or FCM: --set recipe=fkg
+    stages     one small model for the stages that `dialore distill` wrote
+    query      search queries that people typed (wizard-of-internet)
+    question   EDIT's open questions (coq)
 
-    [bold]Example[/bold]
+    The first four are boosted trees and need no model to start from.
+    `dialore models FOLDER` states how a trained part is used.
+
+    [bold]Examples[/bold]
     dialore train planner kbp --data shared/data/kbp --out models/planner
+    dialore train nli kbp --as safari-nli --data data/kbp --out models/nli
+    dialore train stages rows.jsonl --base google/flan-t5-small --out models/dcrag
+    dialore train generator kbp --data data/kbp --base Qwen/Qwen3-0.6B --set lora=true --out models/safari
     """
+    chosen = _PARTS[one_of("part", part, [*_PARTS])]
+    settings = options_as(TrainSettings, context)
+    for name in settings.model_fields_set:
+        if name not in chosen.settings and name != "seed":
+            raise UnknownNameError(f"setting of {part}", name, [*chosen.settings, "seed"])
+    if part != "stages" and folder is None:
+        raise InputError("no folder of the data set is named", hint="give --data DIR")
+    chosen.train(Request(part, data, folder or Path(), out, base, preset, sources, settings, json))
+
+
+def part_names() -> list[str]:
+    """Return the names of all parts that can be trained."""
+    return [*_PARTS]
+
+
+def _train_planner(request: Request) -> None:
     from dialore.learned.planner import train_planner
 
-    run_part(partial(train_planner, context=context), work)
+    request.refuse_tuning()
+    run_part(partial(train_planner, context=request.settings.context), request)
 
 
-@app.command("retriever")
-@with_dataclass_options
-def retriever(
-    work: Work,
-    given: TuningOptions,
-    kind: Annotated[str | None, Option(metavar="trees|dual", help="(default: trees; dual with --as)")] = None,
-    whole: Annotated[
-        bool, Option("--whole", help="Encoders read the whole context with its speakers, not the last 3 turns.")
-    ] = False,
-    dot: Annotated[
-        bool, Option("--dot", help="Dual: the dot product of first tokens' states, not the cosine of mean states.")
-    ] = False,
-) -> None:
-    """Train a ranker of persona sentences and the documents under them.
-
-    Boosted trees; or, from --base and with a dev.json, a dual encoder
-    (in-batch and hard negatives). Use it with
-    `-o retriever=trained:FOLDER` of safari, or as the retriever of a declared
-    persona; no torch is needed then. A dual encoder learns from knowledge
-    without personas, too, as MSDP's DPR (wizard-of-wikipedia): use that with
-    `--embedder onnx:FOLDER` of `dialore documents build` (--dot: `dot:FOLDER`).
-    One of the whole context is asked with `-o turns=0`.
-
-    [bold]Example[/bold]
-    dialore train retriever kbp --data shared/data/kbp --out models/ranker
-    """
-    preset = given.preset_of("retriever")
-    kind = kind or ("dual" if given.preset else "trees")
-    if one_of("kind of retriever", kind, ("trees", "dual")) == "trees":
-        from dialore.learned.ranker import train_ranker
-
-        given.refuse()
-        run_part(train_ranker, work)
-        return
-    tuning = given.tuning(work.seed, "retriever", epochs=5, batch=32, length=96)
-    run_encoder("dual", work, given.base, tuning, whole=whole or preset.whole, dot=dot or preset.dot)
-
-
-@app.command("nli")
-@with_dataclass_options
-def nli(
-    work: Work,
-    given: TuningOptions,
-    kind: Annotated[str | None, Option(metavar="trees|cross", help="(default: trees; cross with --as)")] = None,
-    negatives: Annotated[
-        str | None, Option(metavar="hard|random", help="Random: the paper's alone. (default: hard; random with --as)")
-    ] = None,
-) -> None:
-    """Train a consistency model: is a response entailed by knowledge (P.C, K.C).
-
-    Positives are a response and what it stands on; negatives pair it with
-    anything else (SAFARI, Appendix C) and, beyond the paper, with another sentence of the persona,
-    another document of the dialogue, and the same with a number or name
-    exchanged. Boosted trees; or, from --base and with a dev.json, a
-    cross-encoder. Use it with `--set nli=trained:FOLDER` of score, or with
-    `-o check=trained:FOLDER` of weave, whose citations it tests.
-
-    [bold]Example[/bold]
-    dialore train nli kbp --data shared/data/kbp --out models/nli
-    """
-    preset = given.preset_of("nli")
-    hard = preset.hard if negatives is None else one_of("negatives", negatives, ("hard", "random")) == "hard"
-    if one_of("kind of model", kind or ("cross" if given.preset else "trees"), ("trees", "cross")) == "trees":
-        from dialore.learned.nli import train_nli
-
-        given.refuse()
-        run_part(partial(train_nli, hard=hard), work)
-        return
-    tuning = given.tuning(work.seed, "nli", epochs=5, rate=2e-5, length=128)
-    run_encoder("nli-cross", work, given.base, tuning, hard=hard)
-
-
-@app.command("generator")
-@with_dataclass_options
-def generator(
-    work: Work,
-    given: TuningOptions,
-    recipe: Annotated[str, Option(metavar="safari|fkg|fcm", help="What it learns.")] = "safari",
-    sources: Annotated[Path | None, Option(metavar="FILE", help="What safari plans over; see `respond`.")] = None,
-) -> None:
-    """Fine-tune a causal model: SAFARI's generator, MSDP's FKG or FCM.
-
-    safari: plans and responds in one sequence (kbp). What the authors set is
-    --as safari-chatglm (LoRA of query_key_value, r 8, rate 5e-4) or --as
-    safari-belle (of LLaMA's layers, r 16, 8e-6), both by cosine after 1000
-    steps, with weight decay .1. fkg: topic and history to
-    knowledge; fcm: with the knowledge to the response (wizard-of-wikipedia).
-    `dialore models` says how the model is used. An interrupted training
-    goes on where the same command is given again; several GPUs are used under
-    `accelerate launch`.
-
-    [bold]Example[/bold]
-    dialore train generator kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
-    """
-    one_of("recipe", recipe, GENERATORS)
-    declared = read_declared(sources)
-    targets, described = read_targets(recipe, work.name, split_files(work, needed=1), declared)
-    card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
-    tokens = special_tokens(recipe, declared)
-    run_finetuning("causal", given.base, targets, work, card, tokens, given.tuning(work.seed, "generator"))
-
-
-@app.command("decision")
-@with_dataclass_options
-def decision(
-    work: Work, label: Annotated[str, Option(metavar="search|shift", help="What is decided.")] = "search"
-) -> None:
-    """Train a decision: whether a response wants a search, or comes to another topic.
-
-    Searches are learned from what people looked up (wizard-of-internet),
-    shifts from what their knowledge is about (kdconv). Use it with
-    `-o decision=trained:FOLDER` of scg-qp: no call is made for it then.
-
-    [bold]Example[/bold]
-    dialore train decision wizard-of-internet --data data/woi --out models/search
-    """
+def _train_decision(request: Request) -> None:
     from dialore.learned.decision import read_decisions, train_decision
 
-    run_part(partial(train_decision, label=label), work, partial(read_decisions, label=label))
+    request.refuse_tuning()
+    label = request.settings.label
+    run_part(partial(train_decision, label=label), request, partial(read_decisions, label=label))
 
 
-@app.command("stages")
-@with_dataclass_options
-def stages(
-    rows: Annotated[Path, Argument(metavar="FILE", help="Rows of `dialore distill`.")],
-    output: Output,
-    given: TuningOptions,
-    kind: _Kind = "seq2seq",
-    whole: Annotated[bool, Option("--whole", help="Read whole prompts, and sample as they say (SCG-QP).")] = False,
-) -> None:
-    """Fine-tune one small model for all stages whose rows are given.
+def _train_retriever(request: Request) -> None:
+    preset, settings = request.paper, request.settings
+    if _kind(request, "dual") == "trees":
+        from dialore.learned.ranker import train_ranker
 
-    It reads what changes in their prompts, and its answers have the shape
-    that is asked for. Use it with `--set model.stages.STAGE=trained:FOLDER`,
-    or with `--model trained:FOLDER` where it learned the response, too.
-
-    [bold]Example[/bold]
-    dialore train stages rows.jsonl --base google/flan-t5-small --out models/dcrag
-    """
-    preset = given.preset_of("stages")
-    targets, card = stage_targets(rows, whole=whole or preset.whole)
-    tuning = given.tuning(output.seed, "stages", epochs=10, length=1024)
-    tokens = missing_marks(given.base, targets[0])
-    run_finetuning(kind, given.base, targets, output, card, tokens, tuning)
+        request.refuse_tuning()
+        run_part(train_ranker, request)
+        return
+    tuning = request.tuning(epochs=5, batch=32, length=96)
+    run_encoder("dual", request, tuning, whole=settings.whole or preset.whole, dot=settings.dot or preset.dot)
 
 
-@app.command("query")
-@with_dataclass_options
-def query(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
-    """Fine-tune a query generator on what people typed (wizard-of-internet).
+def _train_nli(request: Request) -> None:
+    negatives = request.settings.negatives
+    hard = request.paper.hard if negatives is None else negatives == "hard"
+    if _kind(request, "cross") == "trees":
+        from dialore.learned.nli import train_nli
 
-    Use it with `--set model.stages.query-generation=hf:FOLDER` of search-query.
-    For scg-qp's, and its topic tracker, train on a model's answers:
-    `dialore distill scg-qp`, then `dialore train stages`.
-
-    [bold]Example[/bold]
-    dialore train query wizard-of-internet --data data/woi --base google/flan-t5-large --out models/query
-    """
-    _train_sequence("query", work, given, kind)
+        request.refuse_tuning()
+        run_part(partial(train_nli, hard=hard), request)
+        return
+    run_encoder("nli-cross", request, request.tuning(epochs=5, rate=2e-5, length=128), hard=hard)
 
 
-@app.command("question")
-@with_dataclass_options
-def question(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
-    """Fine-tune EDIT's generator of open questions (coq).
-
-    Use it with `--set model.stages.question-generation=hf:FOLDER` and
-    `-o trained=true` of edit. `dialore distill edit-questions --coq` makes
-    such data of any contexts; coq-contexts are those of the paper.
-
-    [bold]Example[/bold]
-    dialore train question coq --data data/coq --base google-t5/t5-base --out models/question
-    """
-    _train_sequence("question", work, given, kind)
+def _kind(request: Request, encoder: str) -> str:
+    """Return the kind of a retriever or NLI model: trees unless a preset or `kind` asks for an encoder."""
+    default = encoder if request.preset else "trees"
+    return one_of(f"kind of {request.part}", request.settings.kind or default, ("trees", encoder))
 
 
-def _train_sequence(what: str, work: Work, given: TuningOptions, kind: str) -> None:
+def _train_generator(request: Request) -> None:
+    base = request.start
+    recipe = one_of("recipe", request.settings.recipe, GENERATORS)
+    declared = read_declared(request.sources)
+    targets, described = read_targets(recipe, request.data, split_files(request, needed=1), declared)
+    card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
+    run_finetuning("causal", base, request, targets, card, special_tokens(recipe, declared), request.tuning())
+
+
+def _train_stages(request: Request) -> None:
+    base = request.start
+    targets, card = stage_targets(Path(request.data), whole=request.settings.whole or request.paper.whole)
+    tokens = missing_marks(base, targets[0])
+    tuning = request.tuning(epochs=10, length=1024)
+    run_finetuning(request.settings.kind or "seq2seq", base, request, targets, card, tokens, tuning)
+
+
+def _train_sequence(request: Request) -> None:
     """Train on queries or questions of a data set's train file, with those of its dev file held out."""
-    targets, described = read_targets(what, work.name, split_files(work))
-    card: dict[str, Any] = {"kind": what, "use": RECIPES[what].use, "data": described}
-    run_finetuning(kind, given.base, targets, work, card, (), given.tuning(work.seed, what))
+    base = request.start
+    targets, described = read_targets(request.part, request.data, split_files(request))
+    card: dict[str, Any] = {"kind": request.part, "use": RECIPES[request.part].use, "data": described}
+    run_finetuning(request.settings.kind or "seq2seq", base, request, targets, card, (), request.tuning())
+
+
+class _Part(NamedTuple):
+    """A part that can be trained, and the settings that it takes besides the seed."""
+
+    train: Callable[[Request], None]
+    settings: tuple[str, ...]
+
+
+_PARTS = {
+    "planner": _Part(_train_planner, ("context",)),
+    "retriever": _Part(_train_retriever, ("kind", "whole", "dot", *TUNING)),
+    "nli": _Part(_train_nli, ("kind", "negatives", *TUNING)),
+    "decision": _Part(_train_decision, ("label",)),
+    "generator": _Part(_train_generator, ("recipe", *TUNING)),
+    "stages": _Part(_train_stages, ("kind", "whole", *TUNING)),
+    "query": _Part(_train_sequence, ("kind", *TUNING)),
+    "question": _Part(_train_sequence, ("kind", *TUNING)),
+}

@@ -1,18 +1,19 @@
-"""How the commands of `dialore train` read their files, run a recipe and say what came of it."""
+"""What `dialore train` is asked for, and how its parts read files, run a recipe and report the result."""
 
-import functools
-import inspect
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, Literal
 
-from typer import Argument, Option
+from pydantic import Field
 
-from dialore.cli.options import DATA_SETS, Json, one_of
+from dialore.cli.options import one_of
 from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.datasets import data_set
 from dialore.errors import InputError
+from dialore.settings import Strict
 from dialore.trained import check_writable
 from dialore.training.finetune import Kind, Target, finetune
 from dialore.training.presets import PRESETS, Preset
@@ -20,135 +21,121 @@ from dialore.training.trainer import Job, Tuning
 
 _SPLITS = ("train", "dev")
 KINDS: tuple[Kind, ...] = ("seq2seq", "causal")
+TUNING = ("epochs", "batch", "accumulation", "rate", "length", "lora", "precision")
+"""The settings of fine-tuning, which trees do not have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """Options of a trained part."""
+class TrainSettings(Strict):
+    """What `--set` takes. None stands for the value of the preset, or else of the part."""
 
-    out: Annotated[Path, Option(metavar="FOLDER", help="Where the model goes.")]
-    seed: Annotated[int, Option(help="The same seed and data give the same files.")] = 0
-    json: Json = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work(Output):
-    """Options of a part that is trained on a data set."""
-
-    name: Annotated[str, Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)]
-    data: Annotated[Path, Option(metavar="DIR", help="Where its train.json lies, and dev.json, gzipped or not.")]
+    seed: int = Field(default=0, description="The same seed and data give the same files.")
+    context: bool = Field(
+        default=False, description="planner: reads the context alone, as SAFARI's does, and no persona or document."
+    )
+    label: Literal["search", "shift"] = Field(
+        default="search",
+        description="decision: search (learned from wizard-of-internet) or shift of the topic (from kdconv).",
+    )
+    recipe: str = Field(default="safari", description="generator: safari, fkg or fcm.")
+    kind: str | None = Field(
+        default=None,
+        description="retriever: trees or dual; nli: trees or cross; stages, query, question: seq2seq or causal.",
+    )
+    whole: bool = Field(
+        default=False,
+        description="retriever: encoders read the whole context, not three turns; stages: reads whole prompts.",
+    )
+    dot: bool = Field(
+        default=False, description="dual: the dot product of first tokens' states, not the cosine of mean states."
+    )
+    negatives: Literal["hard", "random"] | None = Field(
+        default=None, description="nli: random are the paper's alone. Default: hard; random with a preset."
+    )
+    epochs: float | None = Field(default=None, ge=0.01, description="Maximum number of passes over the data.")
+    batch: int | None = Field(default=None, ge=1, description="Targets per step and GPU.")
+    accumulation: int | None = Field(default=None, ge=1, description="Steps before the weights change.")
+    rate: float | None = Field(default=None, gt=0, description="Largest learning rate, reached after 5% of the steps.")
+    length: int | None = Field(default=None, ge=8, description="Tokens; a longer context loses its oldest turns.")
+    lora: bool = Field(
+        default=False, description="Train low-rank adapters of all linear layers and merge them; not of encoders."
+    )
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(default="auto", description="Of the calculation.")
 
 
 @dataclass(frozen=True, slots=True)
-class TuningOptions:
-    """How a model is fine-tuned; what is not given is as the recipe has it."""
+class Request:
+    """A part to be trained, as the command line asks for it.
 
-    start: Annotated[
-        str | None,
-        Option(
-            "--base",
-            metavar="NAME|FOLDER|scratch",
-            help="The model to start from. `scratch` is a small one with random weights. (default: that of --as)",
-        ),
-    ] = None
-    preset: Annotated[
-        str | None,
-        Option(
-            "--as",
-            metavar="PAPER",
-            help="The settings of a paper; other options override them: safari-chatglm, safari-belle (generator); dpr, "
-            "rocketqa, msdp-dpr (retriever); safari-nli (nli); scg-qp (stages).",
-        ),
-    ] = None
-    epochs: Annotated[
-        float | None, Option(min=0.01, help="Passes over the data, at most. (default: 3; stages 10; encoders 5)")
-    ] = None
-    batch: Annotated[int | None, Option(min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")] = None
-    accumulation: Annotated[int | None, Option(min=1, help="Steps before the weights change. (default: 1)")] = None
-    rate: Annotated[
-        float | None, Option(help="The greatest; it rises for 5% of the steps, then falls. (default: 3e-4; nli 2e-5)")
-    ] = None
-    length: Annotated[
-        int | None,
-        Option(
-            min=8, help="Tokens; older turns go where it is more. (default: 512; stages 1024; retrievers 96; nli 128)"
-        ),
-    ] = None
-    lora: Annotated[
-        bool,
-        Option(
-            "--lora", help="Low-rank adapters (r 8, alpha 32, dropout .1, all linear layers), merged; not of encoders."
-        ),
-    ] = False
-    precision: Annotated[str, Option(metavar="auto|fp32|bf16|fp16", help="Of the calculation.")] = "auto"
+    Attributes:
+        part: Name of the part.
+        data: Name of the data set, or the file of rows.
+        folder: Folder of the data set's files.
+        out: Folder of the trained part.
+        base: The model to start from, or None for the preset's.
+        preset: Name of a preset, or None.
+        sources: File of declared sources, or None.
+        settings: The settings of training.
+        json: Print the card as JSON.
+    """
 
-    def refuse(self) -> None:
-        """Raise InputError where any is given: trees have no such numbers."""
-        if self != type(self)():
-            message = "trees are not fine-tuned: --base, --epochs and the like say nothing"
-            raise InputError(message, hint="give a --kind")
+    part: str
+    data: str
+    folder: Path
+    out: Path
+    base: str | None
+    preset: str | None
+    sources: Path | None
+    settings: TrainSettings
+    json: bool
 
     @property
-    def base(self) -> str:
-        """The model to start from: --base, or that of the preset.
+    def paper(self) -> Preset:
+        """The settings of the preset; empty without one.
+
+        Raises:
+            UnknownNameError: There is no such preset of this part.
+        """
+        if self.preset is None:
+            return Preset(self.part, "")
+        known = [name for name, preset in PRESETS.items() if preset.command == self.part]
+        return PRESETS[one_of(f"preset of {self.part}", self.preset, known)]
+
+    @property
+    def start(self) -> str:
+        """The model to start from: `base`, or that of the preset.
 
         Raises:
             InputError: Neither is given. Random weights must be asked for.
         """
-        if self.start:
-            return self.start
-        if self.preset in PRESETS:
-            return PRESETS[self.preset].base
-        hint = "give --base NAME or FOLDER, --as PAPER, or --base scratch for random weights"
-        raise InputError("no model to start from", hint=hint)
+        start = self.base or self.paper.base
+        if not start:
+            hint = "give --base NAME or FOLDER, --as PRESET, or --base scratch for random weights"
+            raise InputError("no model to start from", hint=hint)
+        return start
 
-    def preset_of(self, command: str) -> Preset:
-        """Return the paper's settings that are named; raise InputError where they are of another command."""
-        if self.preset is None:
-            return Preset(command, "")
-        known = [name for name, preset in PRESETS.items() if preset.command == command]
-        return PRESETS[one_of("preset", self.preset, known)]
+    def tuning(self, **own: float) -> Tuning:
+        """Return the settings of fine-tuning: those that were set, else the preset's, else the part's `own`."""
+        values: dict[str, Any] = {**own, **self.paper.tuning}
+        for name in TUNING:
+            if name in self.settings.model_fields_set:
+                values[name] = getattr(self.settings, name)
+        return Tuning(seed=self.settings.seed, **values)
 
-    def tuning(self, seed: int, command: str = "", **own: float) -> Tuning:
-        """Return the settings of training: options given, else the preset's, else the recipe's defaults."""
-        one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
-        given = {name: getattr(self, name) for name in ("epochs", "batch", "accumulation", "rate", "length")}
-        options = {name: value for name, value in given.items() if value is not None}
-        chosen: dict[str, Any] = {**own, "lora": self.lora, **self.preset_of(command).tuning, **options}
-        return Tuning(precision=self.precision, seed=seed, **chosen)  # type: ignore[arg-type]
-
-
-def with_dataclass_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the fields of its dataclasses as options in their place."""
-    parameters: list[inspect.Parameter] = []
-    classes: dict[str, type] = {}
-    for parameter in inspect.signature(command).parameters.values():
-        if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation):
-            classes[parameter.name] = parameter.annotation
-            hints = get_type_hints(parameter.annotation, include_extras=True)
-            fields = inspect.signature(parameter.annotation).parameters.values()
-            parameters += [field.replace(kind=field.KEYWORD_ONLY, annotation=hints[field.name]) for field in fields]
-        else:
-            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
-
-    @functools.wraps(command)
-    def grouped(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
-        for name, cls in classes.items():
-            values[name] = cls(**{field: values.pop(field) for field in inspect.signature(cls).parameters})
-        command(**values)
-
-    grouped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return grouped
+    def refuse_tuning(self) -> None:
+        """Raise InputError if anything is set that trees do not have."""
+        names = [name for name in TUNING if name in self.settings.model_fields_set]
+        if self.base or self.preset or names:
+            message = "trees are not fine-tuned: --as, --base, epochs and the like have no effect"
+            raise InputError(message, hint="leave them out, or set another kind")
 
 
-def run_part(recipe: Callable[..., Any], work: Work, reader: Callable[..., Any] | None = None) -> None:
-    """Train a small part by a recipe, and say what came of it; what is held out is only tested for leaks."""
+def run_part(recipe: Callable[..., Any], request: Request, reader: Callable[..., Any] | None = None) -> None:
+    """Train a small part by a recipe and report the result. Held-out files are only tested for leaks."""
     from dialore.learned.examples import read_examples, refuse_leaks
 
-    check_writable(work.out)
-    train, *held = split_files(work, needed=1)
-    examples = (reader or read_examples)(work.name, train, seed=work.seed)
+    check_writable(request.out)
+    train, *held = split_files(request, needed=1)
+    examples = (reader or read_examples)(request.data, train, seed=request.settings.seed)
     for path in held:
         refuse_leaks(examples, path)
     try:
@@ -157,68 +144,70 @@ def run_part(recipe: Callable[..., Any], work: Work, reader: Callable[..., Any] 
     except MemoryError as error:
         message = f"not enough memory to train on {len(examples.dialogues):,} responses"
         raise InputError(message, hint="give fewer dialogues") from error
-    card = part.save(work.out, examples)
-    shown = Table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
+    card = part.save(request.out, examples)
+    table = Table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
     for name, figures in card["measured"].items():
-        shown.add_row(name, *(f"{figures[key]:.1f}" for key in ("mean", "low", "high")))
-    _show(card, work, shown)
+        table.add_row(name, *(f"{figures[key]:.1f}" for key in ("mean", "low", "high")))
+    _show(card, request, table)
 
 
-def split_files(work: Work, needed: int = len(_SPLITS)) -> list[Path]:
-    """Return the file that is trained on, and, where it is needed or there, that which is held out."""
-    files = [path for split in _SPLITS for path in sorted(work.data.glob(f"{split}.json*"))[:1]]
+def split_files(request: Request, needed: int = len(_SPLITS)) -> list[Path]:
+    """Return the training file and, if it exists or is needed, the held-out file."""
+    files = [path for split in _SPLITS for path in sorted(request.folder.glob(f"{split}.json*"))[:1]]
     for split in _SPLITS[:needed]:
         if not any(path.name.startswith(split) for path in files):
-            hint = f"`dialore data get {work.name} --split {split} --out FILE`"
-            raise InputError(f"{work.data} has no {split}.json", hint=hint)
+            hint = f"`dialore data get {request.data} --split {split} --out FILE`"
+            raise InputError(f"{request.folder} has no {split}.json", hint=hint)
     return files
 
 
-def run_encoder(kind: str, work: Work, base: str, tuning: Tuning, **reading: bool) -> None:
-    """Train an encoder, and say what came of it; `reading` is what it reads, and how it compares."""
+def run_encoder(kind: str, request: Request, tuning: Tuning, **reading: bool) -> None:
+    """Train an encoder and report the result; `reading` is what it reads and how it compares."""
+    base = request.start
     if tuning.lora:
-        raise InputError("--lora is for language models, not for encoders", hint="leave it out")
+        raise InputError("LoRA is for language models, not for encoders", hint="leave lora out")
     from dialore.learned.examples import read_examples, refuse_leaks
     from dialore.training.encoders import train_encoder
 
-    # A dual encoder learns from knowledge alone, too (MSDP, Appendix F).
-    is_bare = kind == "dual" and "persona" not in data_set(work.name).has
+    # A dual encoder also learns from knowledge without personas (MSDP, Appendix F).
+    is_bare = kind == "dual" and "persona" not in data_set(request.data).has
     needs = ("knowledge",) if is_bare else ("persona", "plan", "knowledge")
-    files = split_files(work)
-    train, dev = (read_examples(work.name, path, needs=needs, seed=work.seed) for path in files)
+    files = split_files(request)
+    train, dev = (read_examples(request.data, path, needs=needs, seed=tuning.seed) for path in files)
     refuse_leaks(train, files[1])
     with progress("training") as step:
-        job = Job(base, work.out, tuning, step)
+        job = Job(base, request.out, tuning, step)
         card = train_encoder(kind, job, train, dev, **reading)  # type: ignore[arg-type]
-    _show_tuned(card, work)
+    _show_tuned(card, request)
 
 
 def run_finetuning(
     kind: str,
     base: str,
+    request: Request,
     targets: Sequence[Sequence[Target]],
-    output: Output,
     card: dict[str, Any],
     tokens: Sequence[str],
     tuning: Tuning,
 ) -> None:
-    """Train on the first targets, hold out the second, and say what came of it."""
+    """Train on the first targets, hold out the second, and report the result."""
     chosen = one_of("kind", kind, KINDS)
     with progress("training") as step:
-        job = Job(base, output.out, tuning, step)
+        job = Job(base, request.out, tuning, step)
         card = finetune(chosen, job, targets[0], targets[1], card, tokens=tokens)
-    _show_tuned(card, output)
+    _show_tuned(card, request)
 
 
-def _show_tuned(card: dict[str, Any], output: Output) -> None:
-    loss = card.get("loss", {})  # there is no card where another process writes it
-    _show(card, output, f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs" if loss else "")
+def _show_tuned(card: dict[str, Any], request: Request) -> None:
+    loss = card.get("loss")  # there is no card if another process writes it
+    text = f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs" if loss else ""
+    _show(card, request, text)
 
 
-def _show(card: dict[str, Any], output: Output, figures: Table | str) -> None:
-    """Show how good a trained part is, and say where it is; nothing without a card."""
-    if output.json:
-        print_json({"path": str(output.out), **card})
+def _show(card: dict[str, Any], request: Request, figures: Table | str) -> None:
+    """Show how good a trained part is and where it is; nothing without a card."""
+    if request.json:
+        print_json({"path": str(request.out), **card})
     elif card:
         console().print(figures)
-        note(f"{output.out} is written; `dialore models {output.out}` says what it is")
+        note(f"{request.out} is written; `dialore models {request.out}` states how it is used")

@@ -39,7 +39,7 @@ _EXTRAS["st"] = _EXTRAS["cross"]
 class DatasetConfig(Strict):
     """Which dialogues are answered."""
 
-    name: str = Field(description="A data set, see `dialore data list`; `jsonl` for dialogues in Dialore's own form.")
+    name: str = Field(description="A data set, see `dialore data show`; `jsonl` for dialogues in Dialore's own form.")
     split: str = Field(
         default="", description="The split's name, for tables; without a path, which file of those fetched."
     )

@@ -29,7 +29,7 @@ def query_with_context(query: str, dialogue: Dialogue) -> str:
 
 
 class TrainedEncoder(DialogueRanker):
-    """Scores persona sentences and documents by an encoder of `dialore train retriever --kind dual`.
+    """Scores persona sentences and documents by an encoder of `dialore train retriever --set kind=dual`.
 
     Args:
         folder: The model's folder.
@@ -57,7 +57,7 @@ class TrainedEncoder(DialogueRanker):
 
 
 class CrossEntailment:
-    """Entailment of responses by knowledge, by a cross-encoder of `dialore train nli --kind cross`.
+    """Entailment of responses by knowledge, by a cross-encoder of `dialore train nli --set kind=cross`.
 
     Args:
         folder: The model's folder.

@@ -1,4 +1,4 @@
-"""`dialore train retriever --kind dual` and `nli --kind cross`: encoders by sentence-transformers' own trainers.
+"""Encoders trained by sentence-transformers: dual encoders (retrievers) and cross-encoders (NLI).
 
 A dual encoder learns from in-batch negatives and one hard negative each (DPR: Karpukhin et al., 2020), a cross-encoder
 for entailment by SAFARI's Appendix C. Each is exported as int8 ONNX, which runs without torch.
