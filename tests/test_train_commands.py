@@ -103,7 +103,7 @@ def parse(monkeypatch):
 def test_commands_are_found_in_examples_and_pages():
     folders = {shown.path.parent.name for shown in COMPLETE}
     assert folders >= {"edit", "msdp", "safari", "scg-qp", "docs"}
-    assert {shown.text.split()[2] for shown in COMPLETE} == PARTS
+    assert {shown.text.split()[2] for shown in COMPLETE} <= PARTS
     assert ABBREVIATED
 
 

@@ -90,7 +90,7 @@ def test_the_first_page_and_the_choice_of_a_method(fresh, monkeypatch):
             subprocess.run(line, shell=True, check=True)
         if line.startswith("dialore ") and not line.startswith("dialore serve"):  # tests/server/test_serve_docs.py
             walk.run(line, monkeypatch)
-    assert len(walk.commands) == 5
+    assert len(walk.commands) == 7
     assert "Dogs are welcome" in walk.printed
 
 

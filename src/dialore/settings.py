@@ -536,6 +536,6 @@ def _siblings(settings: type[BaseModel], steps: tuple[int | str, ...]) -> list[s
     for step in steps:
         if step in section.model_fields:
             kind = section.model_fields[step].annotation
-            nested = (_section_type(each) for each in (kind, *get_args(kind)))
+            nested = (_section_type(part) for part in (kind, *get_args(kind)))
             section = next(filter(None, nested), section)
     return [".".join(map(str, (*steps, name))) for name in section.model_fields]

@@ -243,7 +243,7 @@ def test_an_answer_that_is_no_archive_and_a_file_half_written(call, kbp, home, c
         (["get", "kbp", "--split", "tset"], "did you mean test?"),
         (
             ["get", "kbp", "--from", "{url}none.json"],
-            "none.json answers 404 Not Found (name another address by --from)",
+            "none.json answers 404 Not Found (name another address)",
         ),
         (["get", "kbp", "--from", "http://127.0.0.1:9/x.json"], "cannot fetch http://127.0.0.1:9/x.json: "),
         (["get", "kbp", "--from", "dev.json"], "dev.json is no address (say https://... or hf:OWNER/NAME/FILE)"),

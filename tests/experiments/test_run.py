@@ -669,13 +669,13 @@ def test_an_option_of_models_holds_for_each_and_a_model_replaces_them(tmp_path):
     given = {"dataset": {"name": "jsonl", "path": "d.jsonl"}, "systems": ["vanilla"]}
     given["models"] = ["small-8b", {"model": "large-70b", "base_url": "http://theirs/v1"}]
     path.write_text(json.dumps(given), "utf-8")
-    small, large = read_config(path, {"models.temperature": 0.2}).models
+    small, large = read_config(path, {"model.temperature": 0.2}).models
     assert (small.model, small.temperature, large.model, large.temperature) == ("small-8b", 0.2, "large-70b", 0.2)
     assert large.named_by == str(path)
-    ours = read_config(path, {"models.base_url": "http://ours/v1"}).models
+    ours = read_config(path, {"model.base_url": "http://ours/v1"}).models
     assert [(model.model, model.base_url, model.named_by) for model in ours] == [
         ("small-8b", "http://ours/v1", ""),
         ("large-70b", "http://ours/v1", ""),
     ]
-    (only,) = read_config(path, {"models.model": "other", "models.temperature": 0.2}).models
+    (only,) = read_config(path, {"model.model": "other", "model.temperature": 0.2}).models
     assert (only.model, only.base_url) == ("other", None)

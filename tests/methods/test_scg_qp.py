@@ -397,7 +397,7 @@ def test_numbers_that_make_no_sense_are_refused(web, options):
 
 
 def test_it_needs_the_web():
-    with pytest.raises(InputError, match=r'sources=\{"web"'):
+    with pytest.raises(InputError, match=r"sources\.search"):
         create_method("scg-qp", {})
 
 

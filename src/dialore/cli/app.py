@@ -33,10 +33,10 @@ _COMMANDS = {
     "serve": "Serve agents to any client of OpenAI's API, with what they rest on.",
     "mcp": "Offer agents and sources as tools of the Model Context Protocol.",
     "methods": "List the methods, or one with its hyper-parameters, switches and stages.",
-    "prompts": "List the prompts, print one, or export all to change them.",
-    "models": "List trained parts, show one, or score a model against held-out rows.",
-    "settings": "List everything that --set takes.",
-    "train": "Train a part of a method, from a data set or from rows of `distill`.",
+    "prompts": "List the prompts with version and hash, print one, or export all to change them.",
+    "models": "List the trained parts in a folder, show one's card, or score a model against held-out rows.",
+    "settings": "List the settings that --set takes, with their defaults and environment variables.",
+    "train": "Train a part of a method from a data set, or from rows of `distill`.",
     "import": "Read responses made elsewhere into a run, for score, report, judge and annotate.",
 }
 _GROUPS = {

@@ -78,7 +78,7 @@ def set_option(settings: str, listed_by: str = "dialore settings") -> Any:  # no
 
     def complete_setting(incomplete: str) -> list[tuple[str, str]]:
         listed = pkgutil.resolve_name(settings).list_settings()
-        return [(f"{each.path}=", each.help) for each in listed if each.path.startswith(incomplete)]
+        return [(f"{setting.path}=", setting.help) for setting in listed if setting.path.startswith(incomplete)]
 
     text = f"Any other setting, repeatable. `{listed_by}` lists them."
     return Option("--set", "-s", metavar="NAME=VALUE", help=text, autocompletion=complete_setting)

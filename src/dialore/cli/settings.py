@@ -34,13 +34,13 @@ def settings(
     listed = list(pkgutil.resolve_name(_CLASSES[one_of("kind of settings", command, [*_CLASSES])]).list_settings())
     if json:
         rows = [
-            {"name": each.path, "default": each.default, "variable": each.variable, "help": each.help}
-            for each in listed
+            {"name": setting.path, "default": setting.default, "variable": setting.variable, "help": setting.help}
+            for setting in listed
         ]
         print_json(rows)
         return
     table = Table("!setting", "default", "what it does", "variable")
-    for each in listed:
-        default = "" if each.default in (None, "", [], {}) else str(each.default)
-        table.add_row(each.path, default, each.help, each.variable)
+    for setting in listed:
+        default = "" if setting.default in (None, "", [], {}) else str(setting.default)
+        table.add_row(setting.path, default, setting.help, setting.variable)
     console().print(table)

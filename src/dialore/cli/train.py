@@ -67,7 +67,9 @@ def train(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Train a part of a method. Training that was interrupted is resumed by the same command.
+    """Train a part of a method from a data set, or from rows of `distill`.
+
+    Training that was interrupted is resumed by the same command.
 
     [bold]Parts[/bold]
     planner    which sources a response needs: -o planning=trained:FOLDER (safari)

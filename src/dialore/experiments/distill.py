@@ -35,7 +35,7 @@ def stages_of(name: str) -> set[str]:
     """Return the stages of a name: the stage of `METHOD/STAGE`, or all stages of `METHOD` before its response."""
     method, _, stage = name.partition("/")
     known = set(method_prompts(method_class(method), PromptLibrary()))
-    stages = {name} if stage else {each for each in known if each.rpartition("/")[2] not in _RESPONSE_STAGES}
+    stages = {name} if stage else {other for other in known if other.rpartition("/")[2] not in _RESPONSE_STAGES}
     if not stages or stages - known:
         raise UnknownNameError(f"stage of {method} before the response", name, known)
     return stages

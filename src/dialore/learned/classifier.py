@@ -132,8 +132,8 @@ def check_classes(labels: Integers, names: Sequence[str]) -> None:
     """Raise InputError if there are fewer than two classes, or one is rarer than there are folds."""
     counts = np.bincount(labels, None, len(names))
     if len(names) < 2 or counts.min() < FOLDS:
-        found = ", ".join(f"{name} {count} times" for name, count in zip(names, counts, strict=True))
-        raise InputError(f"nothing to learn: {found}", hint=f"two classes at least, {FOLDS} times each")
+        counted = ", ".join(f"{name} {count} times" for name, count in zip(names, counts, strict=True))
+        raise InputError(f"nothing to learn: {counted}", hint=f"two classes at least, {FOLDS} times each")
 
 
 def _decide(scores: NDArray[np.float64], offsets: NDArray[np.float64]) -> Integers:
@@ -149,7 +149,7 @@ def choose_offsets(scores: NDArray[np.float64], labels: Integers) -> NDArray[np.
             for value in _OFFSETS:
                 offsets[label] = value
                 decided = _decide(scores, offsets)
-                sums.append(sum(f1(decided, labels, each) for each in range(len(offsets))))
+                sums.append(sum(f1(decided, labels, label) for label in range(len(offsets))))
             offsets[label] = _OFFSETS[int(np.argmax(sums))]
     return offsets
 

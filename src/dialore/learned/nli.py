@@ -307,16 +307,16 @@ def train_nli(examples: Examples, on_step: OnStep, *, hard: bool = True) -> Trai
 
 def protocol_rows(pairs: Sequence[Pair]) -> dict[str, Rows]:
     """Return the rows of each figure: negatives of one kind, and the positives of the same responses."""
-    found = {}
+    chosen = {}
     for kind in ("persona", "documents"):
         for protocol in PROTOCOLS[1:]:
             responses = {pair.response for pair in pairs if (pair.kind, pair.protocol) == (kind, protocol)}
             rows = [pair.kind == kind and pair.protocol in {protocol, POSITIVE} for pair in pairs]
             if responses:
-                found[f"{kind}, {protocol}"] = np.array(rows) & np.isin(
+                chosen[f"{kind}, {protocol}"] = np.array(rows) & np.isin(
                     [pair.response for pair in pairs], list(responses)
                 )
-    return found
+    return chosen
 
 
 def _balanced_accuracy(decided: Rows, labels: Rows) -> float:

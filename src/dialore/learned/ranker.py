@@ -110,12 +110,12 @@ def train_ranker(examples: Examples, on_step: OnStep) -> TrainedPart:
 
 def _find_first(rows: PieceRows, scores: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
     """Return whether the best row of each of `count` responses is gold; False for responses without rows."""
-    found = np.zeros(count, bool)
+    is_first = np.zeros(count, bool)
     order = np.lexsort((scores, rows.responses))
     is_last = np.append(np.diff(rows.responses[order]) > 0, True)
     best = order[is_last]
-    found[rows.responses[best]] = rows.is_gold[best]
-    return found
+    is_first[rows.responses[best]] = rows.is_gold[best]
+    return is_first
 
 
 def _measure(examples: Examples, found: NDArray[np.bool_], asked: NDArray[np.bool_]) -> dict[str, float]:

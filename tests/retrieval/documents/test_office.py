@@ -547,7 +547,7 @@ def test_hidden_text_of_word_is_left_out_and_counted():
     notes = f'<w:footnote w:id="2">{p("mno")}</w:footnote>'
     found, said, whole = count_and_read_all(read_docx, word(body, styles=styles, footnotes=notes))
     assert found == ["Open.!?", "shown"]
-    for count in ("9 characters", "1 table row", "1 footnote", "2 shapes", "--include-hidden"):
+    for count in ("9 characters", "1 table row", "1 footnote", "2 shapes", "include_hidden"):
         assert count in said
     text = " ".join(whole)
     assert all(part in text for part in ("abc", "def", "ghi", "jkl", "mno", "Mind the step."))

@@ -114,8 +114,8 @@ def _check_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArra
 def _check_concepts(store: GraphStore, state: GraphState, used: list[int]) -> Iterator[str]:
     """Yield whether exactly the concepts with facts are found, by name and by stems."""
     names = {number: store.concept(number) for number in range(state.meta.concepts)}
-    found = {number for number, name in names.items() if store.find(name) == number}
-    if wrong := found.symmetric_difference(used):
+    reached = {number for number, name in names.items() if store.find(name) == number}
+    if wrong := reached.symmetric_difference(used):
         yield f"{len(wrong):,} concepts are not found by their names, or are found without facts"
     lost = 0
     for number in _sample(used):
