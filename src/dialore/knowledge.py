@@ -58,12 +58,25 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of text with where it comes from."""
+    """A text with its location, as it is searched: a part of a file, a web page, or a text of the caller's own.
+
+    Attributes:
+        text: the text.
+        title: the title of its document or page, and the headings above it, joined by " > ".
+        url: its address.
+        file: the file that it was read from.
+        page: the page in that file; 0 if it has none.
+        metadata: further fields, which searches can be filtered by.
+        provenance: the collection that it is from, if it is not in a file; an index does not keep it.
+    """
 
     text: str
     title: str = ""
     url: str = ""
-    source: str = ""
+    file: str = ""
+    page: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict, hash=False)
+    provenance: str = ""
 
     @property
     def id(self) -> str:
@@ -215,6 +228,6 @@ class Knowledge(BaseModel):
     @classmethod
     def of_passage(cls, passage: Passage, source: Source, score: float = 0.0, **detail: object) -> Knowledge:
         """Return a passage as knowledge; `detail` is what else `PassageDetail` has."""
-        where = {"title": passage.title, "url": passage.url, "provenance": passage.source}
+        where = {"title": passage.title, "url": passage.url, "provenance": passage.provenance}
         whole = PassageDetail.model_validate(where | detail)
         return cls(id=passage.id, kind="passage", text=passage.text, source=source, score=score, detail=whole)

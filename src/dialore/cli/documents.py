@@ -16,10 +16,10 @@ from dialore.datasets import data_set, knowledge_pieces
 from dialore.datasets.published import data_file
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.knowledge import Passage
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.filters import metadata_of
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
-from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.loaders.formats import FILE_FORMATS
 from dialore.retrieval.loaders.reader import Reader
@@ -87,7 +87,7 @@ def _inputs(
             raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
         return {**inputs, "files": files}
     paths = files or [*data_set(dataset).bundled.values()][:1] or [data_file(dataset)]
-    texts = (Piece(*piece) for path in paths for piece in knowledge_pieces(dataset, path))
+    texts = (Passage(*piece) for path in paths for piece in knowledge_pieces(dataset, path))
     return {**inputs, "texts": texts, "texts_name": f"dataset:{dataset}"}
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.retrieval.documents.opening import Store
-    from dialore.retrieval.documents.store import Document, IndexSettings, StoredPassage, Transaction
+    from dialore.retrieval.documents.store import Document, IndexSettings, Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource
 
@@ -123,7 +123,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
     def passages(self) -> Iterator[Knowledge]:
         """Yield every passage of one state of the index, in order."""
         with self._read() as transaction:
-            for passage in transaction.passages():
+            for _, passage in transaction.passages():
                 yield self._knowledge(passage, 0.0)
 
     def titles(self, most: int) -> list[str]:
@@ -141,9 +141,9 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         They lie together in the index; it is looked for two hundred to each side.
         """
         with self._read() as transaction:
-            at = next((passage.number for passage in transaction.passages([id_number(piece.id)], "id")), None)
+            at = next((number for number, _ in transaction.passages([id_number(piece.id)], "id")), None)
             near = [] if at is None else [*range(at - _AROUND, at + _AROUND + 1)]
-            around = [self._knowledge(passage, 0.0) for passage in transaction.passages(near)]
+            around = [self._knowledge(passage, 0.0) for _, passage in transaction.passages(near)]
         return [passage for passage in around if passage.page_key == piece.page_key]
 
     @property
@@ -237,7 +237,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         pieces: dict[str, Knowledge] = {}
         for start in range(0, len(ranked), 2 * top):
             part = ranked[start : start + 2 * top]
-            passages = {passage.number: passage for passage in transaction.passages([number for number, _ in part])}
+            passages = dict(transaction.passages([number for number, _ in part]))
             for number, score in part:
                 knowledge = self._knowledge(passages[number], round(score, 6))
                 pieces.setdefault(knowledge.text, knowledge)
@@ -245,13 +245,12 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
                     return list(pieces.values())
         return list(pieces.values())
 
-    def _knowledge(self, passage: StoredPassage, score: float) -> Knowledge:
-        piece = passage.piece
-        own = {name: value for name, value in piece.extra.items() if name not in PassageDetail.model_fields}
-        where: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
-        detail = PassageDetail(**own, **where, index=self.name)
-        identifier = f"passage:{passage.id:012x}"
-        return Knowledge(id=identifier, kind="passage", text=piece.text, source="documents", score=score, detail=detail)
+    def _knowledge(self, passage: Passage, score: float) -> Knowledge:
+        own = {name: value for name, value in passage.metadata.items() if name not in PassageDetail.model_fields}
+        where = {"title": passage.title, "url": passage.url, "file": passage.file, "page": passage.page or None}
+        detail = PassageDetail.model_validate({**own, **where, "index": self.name})
+        text, identifier = passage.text, passage.id
+        return Knowledge(id=identifier, kind="passage", text=text, source="documents", score=score, detail=detail)
 
 
 class MultiDocuments:

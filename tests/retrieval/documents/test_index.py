@@ -16,12 +16,12 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
-from dialore.knowledge import Knowledge
+from dialore.knowledge import Knowledge, Passage
 from dialore.methods.stage_runner import NullRunner
 from dialore.methods.stages import StageContext
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.sqlite import PATIENCE
-from dialore.retrieval.documents.store import LAYOUT, Piece
+from dialore.retrieval.documents.store import LAYOUT
 from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.static import StaticEmbedder
 from dialore.session import Session, SourceSettings
@@ -76,7 +76,7 @@ def texts(index: DocumentIndex | Path) -> set[str]:
 
 
 def test_titles_are_searched_with_the_text(tmp_path):
-    piece = Piece("It opens at nine.", "Museum of Tin", "http://tin/", extra={"level": 3})
+    piece = Passage("It opens at nine.", "Museum of Tin", "http://tin/", metadata={"level": 3})
     build_documents(tmp_path / "i", texts=[piece, "It opens at ten."])
     found = DocumentIndex(tmp_path / "i").find("when does the tin museum open", 1)[0]
     assert found.text == "It opens at nine."

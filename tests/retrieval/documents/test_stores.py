@@ -18,7 +18,6 @@ from dialore.retrieval.bm25 import Bm25
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.sqlite import SqliteStore
-from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.documents import DocumentIndex
@@ -37,7 +36,7 @@ FACTS = [
 ASK = Dialogue.model_validate({"id": "d", "turns": ["My throat hurts."]})
 RETRIEVERS = ("bm25", "dense", "fused")
 EMBEDDER = StaticEmbedder()
-MUSEUM = Piece("It opens at nine.", "Museum of Tin", "http://tin/")
+MUSEUM = Passage("It opens at nine.", "Museum of Tin", "http://tin/")
 
 
 def texts(path) -> set[str]:
@@ -154,12 +153,12 @@ def test_other_embedders_or_none(place, tmp_path):
 
 
 def test_equal_passages_are_kept_once_and_given_once(place):
-    given = ["Tea is hot."] * 5 + [Piece("Tea is hot.", url=f"u{n}") for n in "abc"]
+    given = ["Tea is hot."] * 5 + [Passage("Tea is hot.", url=f"u{n}") for n in "abc"]
     report = build_documents(place("i"), texts=given, vectors=False)
     assert (report.passages, report.duplicates) == (4, 4)
     with DocumentIndex(place("i")) as index:
         assert len(index.find("hot tea", 10)) == 1
-        many = [Piece("Tea is hot.", url=f"u{n}") for n in range(500)] + ["Tea was cold yesterday, said the butler."]
+        many = [Passage("Tea is hot.", url=f"u{n}") for n in range(500)] + ["Tea was cold yesterday, said the butler."]
         build_documents(place("i"), texts=many, vectors=False)
         assert {piece.text for piece in index.find("tea", 2)} == {"Tea is hot.", many[-1]}
 
@@ -223,7 +222,7 @@ def test_texts_join_those_of_their_name(place):
 
 
 def test_deleting_by_url(place):
-    pieces = [Piece(f"Fact {n}.", url=f"http://x/{n % 3}") for n in range(9)]
+    pieces = [Passage(f"Fact {n}.", url=f"http://x/{n % 3}") for n in range(9)]
     build_documents(place("i"), texts=pieces)
     report = delete_documents(place("i"), urls=["http://x/1", "http://y"])
     assert (report.deleted, report.missing) == (3, ["http://y"])
