@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dialore import __version__
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.files import cache_folder
-from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
+from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
 from dialore.retrieval.documents.opening import embedder_of, is_index_file, open_store, shown_place
@@ -124,7 +124,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         """Yield every passage of one state of the index, in order."""
         with self._read() as transaction:
             for _, passage in transaction.passages():
-                yield self._knowledge(passage, 0.0)
+                yield self._knowledge(passage)
 
     def titles(self, most: int) -> list[str]:
         """Return the first titles of its passages, each once."""
@@ -143,7 +143,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         with self._read() as transaction:
             at = next((number for number, _ in transaction.passages([id_number(piece.id)], "id")), None)
             near = [] if at is None else [*range(at - _AROUND, at + _AROUND + 1)]
-            around = [self._knowledge(passage, 0.0) for _, passage in transaction.passages(near)]
+            around = [self._knowledge(passage) for _, passage in transaction.passages(near)]
         return [passage for passage in around if passage.page_key == piece.page_key]
 
     @property
@@ -245,12 +245,8 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
                     return list(pieces.values())
         return list(pieces.values())
 
-    def _knowledge(self, passage: Passage, score: float) -> Knowledge:
-        own = {name: value for name, value in passage.metadata.items() if name not in PassageDetail.model_fields}
-        where = {"title": passage.title, "url": passage.url, "file": passage.file, "page": passage.page or None}
-        detail = PassageDetail.model_validate({**own, **where, "index": self.name})
-        text, identifier = passage.text, passage.id
-        return Knowledge(id=identifier, kind="passage", text=text, source="documents", score=score, detail=detail)
+    def _knowledge(self, passage: Passage, score: float = 0.0) -> Knowledge:
+        return Knowledge.of_passage(passage, "documents", score, index=self.name)
 
 
 class MultiDocuments:

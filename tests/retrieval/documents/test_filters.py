@@ -164,7 +164,7 @@ def test_front_matter_and_columns_are_metadata(tmp_path):
     report = build_documents(tmp_path / "index", [tmp_path / name for name in ("a.md", "b.csv", "c.jsonl", "bad.md")])
     assert ["groups" in reject and "bad.md" in reject for reject in report.rejects] == [True]
     with DocumentIndex(tmp_path / "index") as opened:
-        groups = {piece.text: piece.detail.model_dump().get("groups") for piece in opened.passages()}
+        groups = {piece.text: piece.metadata.get("groups") for piece in opened.passages()}
         years = texts(opened.where("year >= 2023").passages())
     anchor, buoy = (next(text for text in groups if name in text) for name in ("Anchor", "Buoy"))
     assert groups == {

@@ -200,7 +200,7 @@ def test_rtf_is_read_and_its_groups_are_applied_or_refused(tmp_path):
     texts, _, sections = read(tmp_path, RTF.replace(b"PROPERTIES", properties % b"board"), "rtf")
     assert texts == [WORDS.replace(".", ", café.")]
     assert sections[0].title == "Times"
-    assert sections[0].extra["groups"] == ["board"]
+    assert sections[0].metadata["groups"] == ["board"]
     with pytest.raises(RefusedGroups):
         read(tmp_path, RTF.replace(b"PROPERTIES", properties % b""), "rtf")
 

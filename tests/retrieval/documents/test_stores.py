@@ -13,7 +13,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
-from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
+from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.retrieval.bm25 import Bm25
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
@@ -68,8 +68,7 @@ async def test_it_is_a_source_of_knowledge(source, retriever):
     assert (found[0].kind, found[0].source) == ("passage", "documents")
     assert found[0].id == stable_id("passage", "", "", FACTS[0])
     assert (await ranked.search("嗓子疼怎么办", ASK, 2))[0].text == FACTS[5]
-    under = PersonaDetail(documents=["y"])
-    scope = [Knowledge(id="p", kind="persona", text="x", source="persona", detail=under)]
+    scope = [Knowledge(id="p", kind="persona", text="x", source="persona", documents=["y"])]
     assert await ranked.search("what helps a sore throat?", ASK, 3, scope) == found
     assert await ranked.search("throat", ASK, 0) == []
     ranked.close()
@@ -79,7 +78,7 @@ async def test_it_is_a_source_of_knowledge(source, retriever):
 async def test_titles_are_searched_with_the_text_and_terms_decide_bm25(source):
     ranked = source.by("bm25")
     [found] = await ranked.search("when does the tin museum open", ASK, 1)
-    assert (found.text, found.detail.title, found.detail.url) == (MUSEUM.text, MUSEUM.title, MUSEUM.url)
+    assert (found.text, found.title, found.url) == (MUSEUM.text, MUSEUM.title, MUSEUM.url)
     assert await ranked.search("volcano", ASK) == []
     with pytest.raises(UnknownNameError):
         source.by("vector")

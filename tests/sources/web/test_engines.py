@@ -252,8 +252,8 @@ class InMemoryPassages:
     closed = False
 
     async def search(self, query, dialogue, top=10, scope=()):
-        detail = {"title": "Birds", "url": "https://a.test/birds"}
-        return [Knowledge(id="p", kind="passage", text=f"{query}: ice", source="documents", detail=detail)][:top]
+        passage = Passage(f"{query}: ice", "Birds", "https://a.test/birds")
+        return [Knowledge.of_passage(passage, "documents")][:top]
 
     def close(self):
         self.closed = True
