@@ -12,7 +12,12 @@ from dialore.sources.in_memory import InMemoryPassages
 
 ENGLISH = Dialogue(id="1", turns=["How warm is a hive in winter?"])
 CHINESE = Dialogue(id="2", turns=["泡绿茶用多热的水？"])
-BEES = Passage("In winter honey bees shiver to keep their queen warm.", "Bees", "https://bees.example/winter", provenance="notes")
+BEES = Passage(
+    "In winter honey bees shiver to keep their queen warm.",
+    "Bees",
+    "https://bees.example/winter",
+    provenance="notes",
+)
 BREAD = Passage("Sourdough rises by wild yeast.", "Bread")
 TEA = Passage("泡绿茶的水以八十度左右为宜。", "绿茶")
 
