@@ -1,6 +1,7 @@
 """`dialore documents`: build an index of passages, change it, look into it, ask it."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,6 @@ from dialore.datasets import data_set, knowledge_pieces
 from dialore.datasets.published import data_file
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-from dialore.knowledge import Passage
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.filters import metadata_of
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
@@ -88,7 +88,7 @@ def _inputs(
             raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
         return {**inputs, "files": files}
     paths = files or [*data_set(dataset).bundled.values()][:1] or [data_file(dataset)]
-    texts = (Passage(*piece) for path in paths for piece in knowledge_pieces(dataset, path))
+    texts = itertools.chain.from_iterable(knowledge_pieces(dataset, path) for path in paths)
     return {**inputs, "texts": texts, "texts_name": f"dataset:{dataset}"}
 
 
