@@ -84,6 +84,20 @@ def test_titles_are_searched_with_the_text(tmp_path):
     assert found.metadata == {"level": 3}
 
 
+def test_a_passage_of_the_callers_own_keeps_its_location(tmp_path):
+    passage = Passage("It opens at nine.", "Museum > Hours", "http://tin/", "guide.pdf", 3)
+    build_documents(tmp_path / "i", texts=[passage])
+    found = DocumentIndex(tmp_path / "i").find("when does it open", 1)[0]
+    assert found.id == passage.id
+    assert found.location == {
+        "title": "Museum",
+        "section": "Hours",
+        "file": "guide.pdf",
+        "page": "3",
+        "url": "http://tin/",
+    }
+
+
 def test_metadata_is_apart_from_the_fields_of_knowledge(tmp_path):
     metadata = {"question": "Is it open?", "source": "visitors", "engine": 7, "score": "high"}
     build_documents(tmp_path / "i", texts=[Passage("It opens at nine.", metadata=metadata)])

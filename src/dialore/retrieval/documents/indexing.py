@@ -180,7 +180,8 @@ class _Change:
             if done % _EVERY == 0:
                 self.step("reading texts", done, None)
             passage = text if isinstance(text, Passage) else Passage(text)
-            section = Section([Paragraph(passage.text)], passage.title, passage.url, passage.metadata)
+            paragraphs = [Paragraph(passage.text, passage.page)]
+            section = Section(paragraphs, passage.title, passage.url, passage.metadata)
             try:
                 check_metadata({**passage.metadata, **self._metadata})
             except MetadataError as error:
