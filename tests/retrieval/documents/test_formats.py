@@ -161,7 +161,7 @@ def test_jsonl_that_nothing_else_could_take_is_left_out_or_mended(tmp_path):
     ]
 
 
-def read(tmp_path, name: str, data: bytes) -> list[tuple[str, str, int | None]]:
+def read(tmp_path, name: str, data: bytes) -> list[tuple[str, str, int]]:
     (tmp_path / name).write_bytes(data)
     build_documents(tmp_path / "index", [tmp_path / name], chunking=Chunking("sentence"), vectors=False)
     with DocumentIndex(tmp_path / "index") as index:
@@ -173,24 +173,24 @@ def test_terms_and_what_unfolds_are_read_of_html(tmp_path):
     <dl><dt>Ristretto</dt><dd>A short espresso.</dd><div><dt>Crema</dt><dt>Foam</dt><dd>It is brown.</dd></div></dl>
     <details><summary>How do I descale it?</summary><p>Run vinegar through the machine once a month.</p></details>"""
     assert read(tmp_path, "a.html", page.encode()) == [
-        ("Words that we use for coffee, milk and machines.", "Glossary", None),
-        ("Ristretto: A short espresso.", "Glossary", None),
-        ("Crema, Foam: It is brown.", "Glossary", None),
-        ("How do I descale it?", "Glossary", None),
-        ("Run vinegar through the machine once a month.", "Glossary", None),
+        ("Words that we use for coffee, milk and machines.", "Glossary", 0),
+        ("Ristretto: A short espresso.", "Glossary", 0),
+        ("Crema, Foam: It is brown.", "Glossary", 0),
+        ("How do I descale it?", "Glossary", 0),
+        ("Run vinegar through the machine once a month.", "Glossary", 0),
     ]
 
 
 def test_the_title_of_a_short_page_is_not_its_text_too(tmp_path):
     page = b"<title>Tea</title><h1>Tea</h1><p>Tea is hot.</p>"
-    assert read(tmp_path, "a.html", page) == [("Tea is hot.", "Tea", None)]
+    assert read(tmp_path, "a.html", page) == [("Tea is hot.", "Tea", 0)]
 
 
 def test_word_powerpoint_and_excel_are_read(tmp_path):
     assert read(tmp_path, "a.docx", word()) == [
-        ("Read this first.", "Kettle", None),
-        ("Rinse it twice.", "Kettle > Cleaning", None),
-        ("lid | 2 years", "Kettle > Cleaning", None),
+        ("Read this first.", "Kettle", 0),
+        ("Rinse it twice.", "Kettle > Cleaning", 0),
+        ("lid | 2 years", "Kettle > Cleaning", 0),
     ]
     assert read(tmp_path, "b.pptx", slides()) == [
         ("We sell tea.", "Plans", 1),
@@ -198,8 +198,8 @@ def test_word_powerpoint_and_excel_are_read(tmp_path):
         ("cup | 3", "Figures", 2),
     ]
     assert read(tmp_path, "c.xlsx", sheet()) == [
-        ("part: lid | life: 2", "Parts", None),
-        ("part: spout | life: 5", "Parts", None),
+        ("part: lid | life: 2", "Parts", 0),
+        ("part: spout | life: 5", "Parts", 0),
     ]
 
 
