@@ -52,7 +52,7 @@ from sklearn.preprocessing import StandardScaler
 from dialore.datasets import data_set, split_dialogues
 from dialore.datasets.base import gold_text
 from dialore.dialogue import Dialogue
-from dialore.knowledge import Fact, Knowledge, Passage, PersonaDetail, stable_id
+from dialore.knowledge import Fact, Knowledge, Passage, stable_id
 from dialore.methods.usefulness import FEATURES, features_of
 from dialore.retrieval.bm25 import Bm25
 from dialore.retrieval.fusion import reciprocal_ranks
@@ -164,7 +164,7 @@ def persona_pieces(persona: dict[str, Sequence[str]]) -> list[Knowledge]:
             kind="persona",
             text=text,
             source="persona",
-            detail=PersonaDetail(documents=list(under)),
+            documents=list(under),
         )
         for text, under in persona.items()
     ]

@@ -88,7 +88,7 @@ def file_queries(paths: Iterable[Path], turns: Sequence[Dialogue]) -> Queries:
 async def ranked(shelf: InMemoryPassages, queries: Sequence[str], dialogue: Dialogue) -> list[str]:
     """Return the ids of the best passages for some queries."""
     found = [await shelf.search(query, dialogue, _DEPTH) for query in queries]
-    rankings = [[piece.passage.url for piece in pieces] for pieces in found]
+    rankings = [[piece.url for piece in pieces] for pieces in found]
     return rankings[0] if len(rankings) == 1 else [name for name, _ in reciprocal_ranks(rankings)]
 
 

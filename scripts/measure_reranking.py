@@ -43,9 +43,9 @@ from typing import TYPE_CHECKING
 from dialore.datasets import data_set, split_dialogues
 from dialore.datasets.base import gold_text
 from dialore.dialogue import Dialogue
+from dialore.knowledge import Passage
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import build_documents
-from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.documents import DocumentIndex
@@ -142,7 +142,7 @@ async def measure_pages(turns: Sequence[Turn], limit: int | None) -> dict[str, d
     """Measure retrieval of pages: shares of turns whose sentence is a candidate, and is in the first one."""
     reranker = load_reranker("fused")
     pages = {own: f"https://page-{number}.example" for number, own in enumerate(dict.fromkeys(t.own for t in turns))}
-    pieces = [Piece(sentence, url=url) for own, url in pages.items() for sentence in own]
+    pieces = [Passage(sentence, url=url) for own, url in pages.items() for sentence in own]
     asked, _ = drawn(turns, [[] for _ in turns], limit)
     counts = {name: [0, 0, 0] for name in ("three passages", "three pages")}
     with tempfile.TemporaryDirectory() as folder:

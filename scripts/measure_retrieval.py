@@ -111,7 +111,7 @@ def pair_of(triple: Triple) -> tuple[str, ...]:
 
 def triple_of(item: Knowledge) -> Triple:
     """Return a fact's head, relation and tail."""
-    return item.detail.head, item.detail.relation, item.detail.tail
+    return item.fact.head, item.fact.relation, item.fact.tail
 
 
 def score(listed: Sequence[Triple], candidates: Iterable[Triple], grades: dict[Triple, int]) -> list[float]:

@@ -170,7 +170,7 @@ def test_the_server_that_is_shown_is_asked(world):
     assert not run("dialore documents build handbook handbook.md")
     assert not run("dialore ground dialogues.jsonl --method rag --documents mcp:wiki.yaml --out found.jsonl")
     (found,) = json.loads((world / "found.jsonl").read_text("utf-8"))["knowledge"]
-    assert (found["source"], found["detail"]["index"], found["detail"]["title"]) == ("documents", "wiki", "Coffee")
+    assert (found["source"], found["index"], found["title"]) == ("documents", "wiki", "Coffee")
     assert "60 grams" in found["text"]
 
 

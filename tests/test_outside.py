@@ -19,7 +19,6 @@ from dialore.llm.endpoint import Reader
 from dialore.llm.http import HttpClient, _retry_after, error_detail, load_json, one_line
 from dialore.response import Response
 from dialore.retrieval.chunking import Chunking, Unreadable
-from dialore.retrieval.documents.store import NewPassage
 from dialore.retrieval.graph.facts import FILE_FORMATS as FACT_FORMATS
 from dialore.retrieval.graph.facts import Rejects, read_facts
 from dialore.retrieval.loaders.formats import FILE_FORMATS
@@ -142,9 +141,10 @@ def test_any_document_is_read_or_refused(tmp_path_factory, content, form, packed
     rejects = []
     try:
         for section in read_sections(path, form, lambda place, reason: rejects.append(f"{place}: {reason}")):
-            for piece in Chunking().split(section, "file"):
-                assert piece.id
-                json.dumps(NewPassage(piece, piece.id, 0, []).row(1), ensure_ascii=False).encode()
+            for passage in Chunking().split(section, "file"):
+                assert passage.id
+                location = (passage.title, passage.url, passage.file, passage.page)
+                json.dumps([passage.text, *location], ensure_ascii=False).encode()
     except Unreadable as error:
         rejects.append(str(error))
     storable("".join(rejects)).encode()

@@ -43,14 +43,14 @@ def test_build_says_what_it_did(call, folder, tmp_path):
 def test_search(call, index, tmp_path):
     found = call("documents", "search", "what helps a sore throat", index, "--top", "1", "--json").lines
     assert found[0]["text"] == "Honey soothes a sore throat."
-    assert found[0]["detail"]["file"].endswith("throat.txt")
+    assert found[0]["file"].endswith("throat.txt")
     words = call("documents", "search", "umbrella station", index, "--retriever", "bm25").out
     assert "Umbrellas are sold" in words
     assert "London > Rain · london.md" in words
     assert "姜茶对感冒有好处。" in call("documents", "search", "感冒", index, "--top", "1").out
     call("documents", "build", tmp_path / "b2", "--set", "format=lines", write(tmp_path, "The moon is round.\n"))
     both = call("documents", "search", "round moon", index, tmp_path / "b2", "--top", "2", "--json").lines
-    assert "b2" in {item["detail"]["index"] for item in both}
+    assert "b2" in {item["index"] for item in both}
     none = call("documents", "search", "zzzz", index, "--retriever", "bm25")
     assert (none.code, none.out) == (0, "")
     assert "nothing fits" in none.err

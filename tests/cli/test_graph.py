@@ -105,5 +105,5 @@ def test_several_graphs_answer_as_one(call, tmp_path):
     talk = tmp_path / "talk.json"
     talk.write_text('{"turns": ["My sore throat is killing me."]}', encoding="utf-8")
     answer = call("ground", talk, "-M", "t-rag", "-g", "starter", "-g", tmp_path / "ours.graph", "--json").lines[0]
-    graphs = {item["detail"]["graph"] for item in answer["knowledge"]}
+    graphs = {item["fact"]["graph"] for item in answer["knowledge"]}
     assert graphs == {"starter", "ours"}

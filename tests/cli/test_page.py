@@ -130,9 +130,9 @@ def did(name, summary="", **output):
     return StageTrace(stage=name, output=output, summary=summary)
 
 
-def piece(text, source, **detail):
+def piece(text, source, **fields):
     kind = "persona" if source == "persona" else "passage"
-    return Knowledge(id=text, kind=kind, text=text, source=source, detail=detail)
+    return Knowledge(id=text, kind=kind, text=text, source=source, **fields)
 
 
 def test_a_plan_is_shown_with_where_each_piece_is_from():

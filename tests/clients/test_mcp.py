@@ -174,7 +174,7 @@ async def test_it_is_a_source_of_another_agent(world, request, keyed, tmp_path, 
         source = open_mcp(tmp_path / "inn.yaml")
         running.callback(source.close)
         (piece,) = await source.search("dogs", Dialogue.model_validate({"id": "1", "turns": ["May I bring my dog?"]}))
-        assert (piece.text, piece.passage.index) == (HANDBOOK, "inn")
+        assert (piece.text, piece.index) == (HANDBOOK, "inn")
 
 
 STATEMENT = {"statement": "I live in Leeds."}

@@ -74,7 +74,8 @@ def test_labels_become_plan_and_knowledge(tmp_path):
         "我住在海边": ["海水是咸的。"],
     }
     assert third.texts == ("你好！", "你好啊。", "你住哪儿？", "我家就在海边。", "喝什么茶？")
-    assert [text for text, *_ in knowledge_pieces("kbp", path)] == ["龙井是绿茶。", "红茶是发酵茶。", "海水是咸的。"]
+    pieces = [passage.text for passage in knowledge_pieces("kbp", path)]
+    assert pieces == ["龙井是绿茶。", "红茶是发酵茶。", "海水是咸的。"]
 
 
 def test_the_published_archive_is_read_by_member(tmp_path):

@@ -113,7 +113,7 @@ def test_cmu_dog_as_published(cmu_dog):
             "year",
             "scene 1",
         ]
-        texts = [text for text, *_ in knowledge_pieces("cmu-dog", split)]
+        texts = [passage.text for passage in knowledge_pieces("cmu-dog", split)]
         assert {"It is set at sea.", "Dr. Low waves.", "The Boat, year: 1999", "I laughed."} <= set(texts)
 
 
@@ -176,7 +176,7 @@ def test_holl_e_in_both_forms(tmp_path):
     for chat, example in zip(chats, examples, strict=False):
         assert (chat.turns, chat.reference, chat.knowledge) == (example.turns, example.reference, example.knowledge)
     assert [example.id for example in examples] == ["holl-e-c7_0@1", "holl-e-c7_1@3"]
-    assert [text for text, *_ in knowledge_pieces("holl-e", tmp_path / "raw.json")] == [
+    assert [passage.text for passage in knowledge_pieces("holl-e", tmp_path / "raw.json")] == [
         *("A boat sinks.", "All are saved.", "I liked it.", "Go and see it.", "Best film ever", "Not bad."),
         *("$5 million", "Best Boat 1999", "Ship"),
     ]
@@ -218,7 +218,7 @@ def test_opendialkg_as_published(tmp_path):
     )
     # The user's walk is not the assistant's.
     assert histories[1].knowledge == ()
-    assert [text for text, *_ in knowledge_pieces("opendialkg", path)] == [
+    assert [passage.text for passage in knowledge_pieces("opendialkg", path)] == [
         "The Boat directed by C. Dee",
         "Ship written by C. Dee",
     ]
@@ -283,7 +283,7 @@ def test_topical_chat_with_and_without_its_reading_sets(tmp_path):
     )
     # The other partner's FS1 is another section.
     assert [item["text"] for item in second.knowledge] == ["Ships are big."]
-    texts = [text for text, *_ in knowledge_pieces("topical-chat", path)]
+    texts = [passage.text for passage in knowledge_pieces("topical-chat", path)]
     assert texts == ["Ships are big.", "Boats float.", "Some row.", "It rains.", "It blows."]
 
 
@@ -312,7 +312,7 @@ def test_facts_of_kdconv():
     assert histories[0].topic.startswith("恋恋笔记本")
     assert histories[0].knowledge[0]["relation"] == "Information"
     assert histories[1].knowledge == ({"head": histories[0].topic, "relation": "制片成本", "tail": "2900万美元"},)
-    texts = [text for text, *_ in knowledge_pieces("kdconv", real_file("kdconv/kb_travel.json.gz"))]
+    texts = [passage.text for passage in knowledge_pieces("kdconv", real_file("kdconv/kb_travel.json.gz"))]
     assert texts[0] == "故宫 周边景点 南锣鼓巷"
     assert len(texts) == len(set(texts)) == 10968
 
@@ -320,4 +320,4 @@ def test_facts_of_kdconv():
 def test_a_wrong_graph_of_kdconv(tmp_path):
     path = write(tmp_path / "kb_film.json", {"a": [["a", "b", "c"]], "d": [["d", "e"]]})
     with pytest.raises(InputError, match=r"line 1, entry 'd': field \[0\]\[2\]: Field required"):
-        [text for text, *_ in knowledge_pieces("kdconv", path)]
+        [passage.text for passage in knowledge_pieces("kdconv", path)]

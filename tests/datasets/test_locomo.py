@@ -42,7 +42,7 @@ async def test_a_question_has_the_turns_as_memory_and_those_that_answer_it_as_go
     )
     assert [*first.knowledge] == [{"text": "I joined a choir.", "turn": "D1:1", "session": "D1"}]
     found = await MemorySource().search("joined a choir", first, top=1)
-    assert (found[0].text, found[0].passage.said) == ("I joined a choir.", "Ann, 2023-05-08")
+    assert (found[0].text, found[0].said) == ("I joined a choir.", "Ann, 2023-05-08")
     june = await MemorySource().search("What did Ann do in June 2023?", first)
     assert june[0].text == "I left the choir."  # statements of other months stay candidates
     (second,) = split_dialogues(data_set("locomo-adversarial").read(path), cut="all")

@@ -10,6 +10,7 @@ import pytest
 
 from dialore.datasets import data_set, knowledge_pieces, split_dialogues, stream_histories
 from dialore.errors import InputError
+from dialore.knowledge import Passage
 from dialore.response import Response, StageTrace
 from dialore.sources.in_memory import InMemoryPassages
 from tests.data_folder import real_file
@@ -79,7 +80,7 @@ def test_the_pool_is_what_the_file_has_of_the_collection(tmp_path):
     *_, last = stream_histories(lambda: data_set("mtrag").read(path), cut="all", pool=True)
     assert [piece["document_id"] for piece in last.extra["pool"]] == ["d1", "d2"]
     pieces = list(knowledge_pieces("mtrag", path))
-    assert pieces == [("The Tarn mug holds a pint.", "Mugs", ""), ("Parcels to the islands take a week.", "", "")]
+    assert pieces == [Passage("The Tarn mug holds a pint.", "Mugs"), Passage("Parcels to the islands take a week.")]
 
 
 def test_generation_tasks_hold_their_texts(tmp_path):

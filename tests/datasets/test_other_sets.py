@@ -179,7 +179,7 @@ def test_our_own_form_is_read_as_it_was_written(tmp_path):
     assert history == read_dialogues(path)[0]
     (whole,) = data_set("jsonl").read(path)
     assert (whole.turns[-1].speaker, whole.answers[0].sources, whole.answers[0].extra) == ("ann", (), {"query": "tea"})
-    assert [text for text, *_ in knowledge_pieces("jsonl", path)] == ["Tea is hot.", "tea IsA drink"]
+    assert [passage.text for passage in knowledge_pieces("jsonl", path)] == ["Tea is hot.", "tea IsA drink"]
 
 
 def test_our_own_form_without_references_is_cut(tmp_path):

@@ -37,7 +37,7 @@ def test_the_real_wikipedia_file():
     assert first[0].reference.startswith("I live on a farm")
     assert first[0].knowledge == ("Gardening is considered by many people to be a relaxing activity.",)
     assert all(isinstance(item, str) for history in first for item in history.knowledge)
-    texts = [text for text, *_ in knowledge_pieces("wizard-of-wikipedia", path)]
+    texts = [passage.text for passage in knowledge_pieces("wizard-of-wikipedia", path)]
     assert len(texts) == len(set(texts))
     assert len(texts) == len({item.strip() for history in histories for item in history.knowledge})
 
@@ -98,7 +98,7 @@ def test_wikipedia_as_parlai_publishes_it(tmp_path):
         "Tea",
         {"user_persona": ["i drink tea."], "checked_topic": "Tea"},
     )
-    texts = [text for text, *_ in knowledge_pieces("wizard-of-wikipedia", path)]
+    texts = [passage.text for passage in knowledge_pieces("wizard-of-wikipedia", path)]
     assert texts == [*TOPIC, "Coffee is roasted.", "Green tea is not oxidised."]
 
 
@@ -212,7 +212,7 @@ def test_internet_as_parlai_publishes_it(tmp_path):
     )
     assert second.knowledge == ()
     assert "query" not in second.extra
-    texts = [text for text, *_ in knowledge_pieces("wizard-of-internet", path)]
+    texts = [passage.text for passage in knowledge_pieces("wizard-of-internet", path)]
     assert sorted(texts) == ["Mint is a herb.", "Mint tea is a tisane.", "Tea is a drink."]
 
 

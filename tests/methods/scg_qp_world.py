@@ -52,8 +52,7 @@ CHINESE = Dialogue(
 
 def piece(passage: Passage, score: float = 0.0) -> Knowledge:
     """A passage as the web source gives it."""
-    detail = {"title": passage.title, "url": passage.url}
-    return Knowledge(id=passage.id, kind="passage", text=passage.text, source="web", score=score, detail=detail)
+    return Knowledge.of_passage(passage, "web", score)
 
 
 @dataclass

@@ -315,7 +315,7 @@ async def test_what_the_model_said_itself_is_no_document_to_be_cited():
 async def test_an_answer_from_the_base_is_to_be_looked_up_where_its_sentence_stands(case):
     dialogue, model, _, _ = case
     [piece] = (await agent(model, edit(), cite=True).respond(dialogue)).knowledge
-    assert piece.passage.where == {"title": "Throats", "section": "Honey"}
+    assert piece.location == {"title": "Throats", "section": "Honey"}
 
 
 async def test_without_knowledge_nothing_is_asked_for_and_nothing_is_cited():

@@ -87,7 +87,7 @@ class Base:
                 text=text,
                 source="documents",
                 score=0.9,
-                detail={"title": "Throat"},
+                title="Throat",
             )
             for text in self.sentences[:top]
         ]
@@ -189,12 +189,9 @@ async def test_the_better_answers_are_the_knowledge_with_their_source(edit):
     assert [piece.text for piece in knowledge] == ["Base on 1", "Model on 2", "Base on 3", "Base on 4", "Base on 5"]
     assert [piece.source for piece in knowledge] == ["documents", "model", "documents", "documents", "documents"]
     assert {piece.kind for piece in knowledge} == {"passage"}
-    assert knowledge[0].detail.model_dump() == {
-        "title": "Throat",
-        "question": QUESTIONS[0],
-        "sentences": [Passage(text).id for text in ("Honey coats the throat.", "Sage soothes it.")],
-    }
-    assert knowledge[1].detail.model_dump() == {"question": QUESTIONS[1]}
+    assert (knowledge[0].title, knowledge[0].question) == ("Throat", QUESTIONS[0])
+    assert knowledge[0].sentences == [Passage(text).id for text in ("Honey coats the throat.", "Sage soothes it.")]
+    assert (knowledge[1].location, knowledge[1].question, knowledge[1].sentences) == ({}, QUESTIONS[1], [])
     assert len({piece.id for piece in knowledge}) == 5
 
 
@@ -349,7 +346,7 @@ async def test_in_chinese_every_prompt_is_chinese(edit):
         question_generation="1、什么能润喉？\n2、怎样推迟面试？", model_answer="无", base_answer_1="蜂蜜润喉。"
     )
     response, stages, model = await edit(model, Base(["蜂蜜能润喉。"]), dialogue, questions=2, top=3)
-    assert [piece.detail.question for piece in response.knowledge] == ["什么能润喉？", "怎样推迟面试？"]
+    assert [piece.question for piece in response.knowledge] == ["什么能润喉？", "怎样推迟面试？"]
     assert response.knowledge[0].text == "蜂蜜润喉。"
     for stage in model.requests:
         assert re.search(r"[一-鿿]{6}", prompt_of(model, stage))
@@ -411,7 +408,7 @@ async def test_the_generator_may_be_another_model(dialogue):
     response = await create_method("edit", {}, {}).respond(dialogue, stages)
     assert generator.calls == ["question-generation"]
     assert "question-generation" not in chat.calls
-    assert [piece.detail.question for piece in response.knowledge] == QUESTIONS[:2]
+    assert [piece.question for piece in response.knowledge] == QUESTIONS[:2]
 
 
 async def test_grounding_stops_before_the_response(dialogue):

@@ -40,7 +40,7 @@ class SentenceBase:
                 text=row["text"],
                 source="documents",
                 score=round(float(scores[place]), 4),
-                detail={"title": row["title"]},
+                title=row["title"],
             )
             for place in np.argsort(-scores, kind="stable")[:top].tolist()
             for row in [self.rows[place]]
@@ -59,7 +59,7 @@ async def test_the_answers_sentences_are_found_as_often_as_before(language):
     grounds = await Edit(SentenceBase(rows), questions=len(wanted), top=3, shuffle_answers=False).ground(
         stages.dialogue, stages
     )
-    found = {piece.detail.question: piece.detail.sentences for piece in grounds.knowledge}
+    found = {piece.question: piece.sentences for piece in grounds.knowledge}
     assert list(found) == list(wanted)
     assert {len(ids) for ids in found.values()} == {3}
     ranks = [found[question].index(right) + 1 if right in found[question] else 0 for question, right in wanted.items()]

@@ -70,7 +70,7 @@ async def test_a_trained_generator_asks_the_questions_and_the_chat_model_does_th
         response = await Edit(trained=True).respond(DIALOGUE, stages)
     finally:
         await local.close()
-    assert [piece.detail.question for piece in response.knowledge] == QUESTIONS
+    assert [piece.question for piece in response.knowledge] == QUESTIONS
     assert chat.calls == ["model-answer-1", "model-answer-2", "response-generation"]
     assert stages.trace[0].model == str(generator)
     assert stages.trace[0].outcome == "ok"

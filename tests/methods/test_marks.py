@@ -26,14 +26,14 @@ HOSTILE = [
 
 
 def passage(text: str, title: str = "") -> Knowledge:
-    return Knowledge(id="passage:1", kind="passage", text=text, source="web", detail={"title": title, "url": ""})
+    return Knowledge(id="passage:1", kind="passage", text=text, source="web", title=title)
 
 
 SHOWN = {
     "safari": (lambda text: prompt_line(passage(text)), "knowledge"),
     "safari title": (lambda text: prompt_line(passage("x", text)), "knowledge"),
     "scg-qp": (lambda text: scg_qp.prompt_passages([passage(text)])[0].text, "passage"),
-    "scg-qp page": (lambda text: scg_qp.prompt_passages([passage("x", text)])[0].detail.page, "passage"),
+    "scg-qp page": (lambda text: scg_qp.prompt_passages([passage("x", text)])[0].title, "passage"),
     "edit": (lambda text: edit._sentence(passage(text)), "sentences"),
     "edit answer": (lambda text: edit._piece("Why?", text).text, "answers"),
     "edit choice": (lambda text: edit._piece("Why?", text).text, "answer-a"),

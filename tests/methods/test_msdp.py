@@ -77,7 +77,7 @@ async def test_knowledge_is_written_then_the_response_from_it(talk, model):
     assert response.text == "I like it too!"
     (known,) = response.knowledge
     assert (known.text, known.kind, known.source) == ("Pizza comes from Naples.", "passage", "model")
-    assert known.detail.model_dump() == {"title": "Pizza"}
+    assert known.location == {"title": "Pizza"}
     samples, written = sorted(each.summary for each in stages.trace if each.summary)[::-1]
     assert re.fullmatch(r"Samples: \d+, the last \S+ \(0\.\d\d\)", samples)
     assert written == "Knowledge written: Pizza comes from Naples. ( another"
@@ -223,7 +223,7 @@ async def test_without_a_topic_no_line_has_one(talk, model, dialogue, options):
     knowledge, reply = (request.continuation.split("\n") for request in model.asked)
     assert all(") =>" in line for line in knowledge)
     assert all(line.startswith(("System:", "User:")) for line in reply)
-    assert response.knowledge[0].detail.model_dump() == {}
+    assert response.knowledge[0].location == {}
 
 
 async def test_the_query_that_was_searched_stands_in_for_a_topic(talk, model):
@@ -435,7 +435,7 @@ def test_facts_in_a_line():
         "(tea, IsA, drink)"
     ]
     (chinese,) = read_facts("（茶，IsA，饮料）", "zh")
-    assert (chinese.detail.head, chinese.detail.tail) == ("茶", "饮料")
+    assert (chinese.fact.head, chinese.fact.tail) == ("茶", "饮料")
     (passage,) = read_facts("Tea is a drink.", "en")
     assert (passage.kind, passage.text, passage.source) == ("passage", "Tea is a drink.", "model")
     assert read_facts("", "en") == []

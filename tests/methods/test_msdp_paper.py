@@ -10,7 +10,7 @@ import pytest
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.experiments.config import SystemConfig, read_config
-from dialore.knowledge import Knowledge, PassageDetail
+from dialore.knowledge import Knowledge
 from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.registry import create_method
 from dialore.methods.stage_runner import LLMRunner
@@ -50,7 +50,7 @@ class Base:
     async def search(self, query, dialogue, top=10, scope=()):
         self.asked = (query, top)
         text = SAID["en"][0]
-        piece = Knowledge(id="p", kind="passage", text=text, source="documents", detail=PassageDetail(title="Tea"))
+        piece = Knowledge(id="p", kind="passage", text=text, source="documents", title="Tea")
         return SearchResult([piece])
 
 

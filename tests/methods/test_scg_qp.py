@@ -79,7 +79,7 @@ async def test_each_stage_is_given_what_those_before_it_found(model, web):
     assert 'Idea of the next turn: "I heard that its reviews are split!"' in asked(model, QUERY)
     # The passage that fits the query best, not the first that was found; its page is named and its link kept.
     assert [found.text for found in response.knowledge] == [PASSAGES[1].text]
-    assert response.knowledge[0].detail.model_dump() == {"title": PASSAGES[1].title, "url": PASSAGES[1].url}
+    assert response.knowledge[0].location == {"title": PASSAGES[1].title, "url": PASSAGES[1].url}
     assert f"From: The Conjuring: reviews (example.org)\n{PASSAGES[1].text}\n</passage>" in asked(model, RESPONSE)
     assert "Carrots" not in asked(model, RESPONSE)
     assert traced(stages, "reranking").output["candidates"] == 3
@@ -378,7 +378,7 @@ async def test_the_response_tells_its_page(model, web):
     assert response.status == "ok"
     best, other = response.knowledge
     assert (best.used, other.used) == (True, False)
-    assert best.detail.url == PASSAGES[1].url
+    assert best.url == PASSAGES[1].url
     assert [found.id for found in grounding.knowledge] == [best.id, other.id]
     assert response.usage.calls == 5
 

@@ -65,7 +65,7 @@ async def test_the_best_passage_of_the_engine_grounds_the_response(model, engine
     assert engine.asked == ["The Conjuring critics reviews"]
     best = response.knowledge[0]
     assert best.text == "Critics praise its dread."
-    assert (best.detail.title, best.detail.url) == (RESULTS[0]["title"], RESULTS[0]["url"])
+    assert (best.title, best.url) == (RESULTS[0]["title"], RESULTS[0]["url"])
     assert traced(stages, "web-search").output["query"] == "The Conjuring critics reviews"
     # Pages of this machine's own network are refused: what the engine excerpts stands in, and the trace says so.
     assert any("snippet stands in" in note for note in traced(stages, "web-search").notes)

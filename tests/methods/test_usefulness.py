@@ -9,7 +9,7 @@ import pytest
 from dialore.datasets import data_set, split_dialogues
 from dialore.datasets.base import gold_text
 from dialore.dialogue import Dialogue
-from dialore.knowledge import Fact, Knowledge, Passage, PersonaDetail, stable_id
+from dialore.knowledge import Fact, Knowledge, Passage, stable_id
 from dialore.methods.usefulness import FEATURES, THRESHOLD, already_said, features_of, probabilities_of_use
 from dialore.retrieval.reranking import load_reranker
 from tests.data_folder import real_file
@@ -25,8 +25,8 @@ def passage(text, source="documents"):
 
 
 def persona(text, *under):
-    detail = PersonaDetail(documents=list(under))
-    return Knowledge(id=stable_id("persona", text), kind="persona", text=text, source="persona", detail=detail)
+    identifier = stable_id("persona", text)
+    return Knowledge(id=identifier, kind="persona", text=text, source="persona", documents=list(under))
 
 
 def fact(*triple):

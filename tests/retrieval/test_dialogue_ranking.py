@@ -30,7 +30,7 @@ async def test_a_sentence_is_found_by_the_documents_under_it(language):
     source = PersonaSource(retriever="dialogue")
     (found,) = await source.search(ASKED[language], dialogue, 1)
     assert found.text == bees
-    assert found.detail.documents == persona[bees]
+    assert found.documents == persona[bees]
     (document,) = await PersonaDocuments(source).search(ASKED[language], dialogue, 1, [found])
     assert document.text == persona[bees][1]
     blind = DialogueRanker(under=0, cosine=0).sentences(ASKED[language], dialogue, persona)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dialore.knowledge import Passage
 from dialore.retrieval.bm25 import correct
 from dialore.retrieval.documents.indexing import build_documents
-from dialore.retrieval.documents.store import Piece
 from dialore.sources.documents import DocumentIndex
 
 TERMS = ["carbon", "filter", "lake", "bike", "open", "quiet", "chang", "car"]
@@ -38,8 +38,8 @@ def test_words_that_english_does_not_know_become_the_nearest_term(query, correct
 
 
 def test_a_document_index_finds_what_a_misspelt_query_means(tmp_path):
-    texts = [Piece("Change the carbon filter every six weeks.", "Filter"), Piece("The round of the lake is 9 km.")]
-    texts += [Piece(f"Room {number} has a view of the harbour.") for number in range(20)]
+    texts = [Passage("Change the carbon filter every six weeks.", "Filter"), Passage("The round of the lake is 9 km.")]
+    texts += [Passage(f"Room {number} has a view of the harbour.") for number in range(20)]
     build_documents(tmp_path / "d.idx", texts=texts, name="d")
     with DocumentIndex(tmp_path / "d.idx", retriever="bm25") as index:
         assert [piece.text for piece in index.find("how oftn is the carbn filtr changed", 1)] == [texts[0].text]

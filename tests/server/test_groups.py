@@ -6,17 +6,17 @@ import json
 
 import pytest
 
+from dialore.knowledge import Passage
 from dialore.retrieval.documents.indexing import add_documents, build_documents
-from dialore.retrieval.documents.store import Piece
 from dialore.server.middleware import new_key
 from tests.server.conftest import Scripted, need
 
 SECRET = "quicksilver"
 """A word of the passages that the board alone may read."""
-OPEN = Piece("Dogs are welcome on the terrace.", "Dogs", extra={"year": 2024})
-CLOSED = Piece(
+OPEN = Passage("Dogs are welcome on the terrace.", "Dogs", metadata={"year": 2024})
+CLOSED = Passage(
     f"The terrace will be sold in May, code word {SECRET}.", f"Sale of {SECRET}", f"https://a.example/{SECRET}",
-    extra={"groups": ["board"], "year": 2024, "tag": SECRET},
+    metadata={"groups": ["board"], "year": 2024, "tag": SECRET},
 )  # fmt: skip
 ASKED = f"What about the sale of {SECRET}, the terrace and its code word?"
 
@@ -195,7 +195,8 @@ def test_what_a_key_adds_is_for_its_groups_and_never_takes_another_documents_pla
 def test_what_is_added_while_the_service_runs_is_filtered_too(asking_as, tmp_path):
     asking = asking_as("app")
     assert "terrace" in pieces(asking)
-    add_documents(tmp_path / "base", texts=[Piece(f"{SECRET} again.")], texts_name="z", metadata={"groups": ["board"]})
+    texts = [Passage(f"{SECRET} again.")]
+    add_documents(tmp_path / "base", texts=texts, texts_name="z", metadata={"groups": ["board"]})
     assert SECRET not in pieces(asking)
     assert f"{SECRET} again." in pieces(asking_as("board"))
 

@@ -187,7 +187,7 @@ async def test_a_persona_file_beside_the_declaration(declare, tmp_path):
     (found,) = await declared["persona"].source.search("Do you sail?", dialogue, 1)
     assert found.text == "I sail"
     (under,) = await declared["documents"].source.search("Do you sail?", dialogue, 5, [found])
-    assert (under.text, under.detail.persona) == ("A jib is a sail", "I sail")
+    assert (under.text, under.persona) == ("A jib is a sail", "I sail")
 
 
 async def test_documents_that_are_open_are_joined_to_the_query_not_filtered(declare):
@@ -339,7 +339,7 @@ async def test_a_graph_is_a_source_like_any_other(declare, graph_file):
     source = declared["Common Sense"].source
     assert isinstance(source, KnowledgeSource)
     found = await source.search("Does your cat purr?", CATS, 1)
-    assert [piece.detail.head for piece in found] == ["cat"]
+    assert [piece.fact.head for piece in found] == ["cat"]
     assert await source.search("Hm.", CATS, 1) == []
     declared.close()
     with pytest.raises(SourceError, match="common sense"):

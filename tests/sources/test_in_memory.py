@@ -12,7 +12,12 @@ from dialore.sources.in_memory import InMemoryPassages
 
 ENGLISH = Dialogue(id="1", turns=["How warm is a hive in winter?"])
 CHINESE = Dialogue(id="2", turns=["泡绿茶用多热的水？"])
-BEES = Passage("In winter honey bees shiver to keep their queen warm.", "Bees", "https://bees.example/winter", "notes")
+BEES = Passage(
+    "In winter honey bees shiver to keep their queen warm.",
+    "Bees",
+    "https://bees.example/winter",
+    provenance="notes",
+)
 BREAD = Passage("Sourdough rises by wild yeast.", "Bread")
 TEA = Passage("泡绿茶的水以八十度左右为宜。", "绿茶")
 
@@ -32,11 +37,8 @@ async def test_the_best_comes_first_with_all_that_is_known_of_it(retriever):
     assert found[0].text == BEES.text
     assert found[0].id == BEES.id
     assert (found[0].kind, found[0].source) == ("passage", "documents")
-    assert found[0].detail.model_dump() == {
-        "title": "Bees",
-        "url": "https://bees.example/winter",
-        "provenance": "notes",
-    }
+    assert found[0].location == {"title": "Bees", "url": "https://bees.example/winter"}
+    assert found[0].provenance == "notes"
     assert [piece.score for piece in found] == sorted((piece.score for piece in found), reverse=True)
     assert found[0].score > 0
 

@@ -68,7 +68,7 @@ async def test_each_piece_of_text_is_a_passage_in_the_server_s_order(opened, tmp
     first, second = await source.search("geese", DIALOGUE)
     assert (first.text, second.text) == ("First of geese.", "Second.")
     assert first.score > second.score
-    assert (first.source, first.kind, first.passage.index) == ("documents", "passage", "birds")
+    assert (first.source, first.kind, first.index) == ("documents", "passage", "birds")
     assert await texts(source, "ducks", top=1) == ["First of ducks."]
     assert starts(tmp_path) == 1
 
@@ -85,7 +85,7 @@ async def test_each_piece_of_text_is_a_passage_in_the_server_s_order(opened, tmp
 async def test_elements_of_a_structured_result_are_passages(opened, said, passages):
     source = opened(tool="nested", result={"passages": "hits.list"} | said, arguments={"top": 2})
     *_, last = await source.search("geese", DIALOGUE)
-    assert (last.text, last.passage.title, last.passage.url) == passages
+    assert (last.text, last.title, last.url) == passages
 
 
 async def test_json_in_text_is_read_where_parts_of_it_are_named(opened):
@@ -319,7 +319,7 @@ async def test_the_public_server_of_times(opened):
         result={"text": "datetime", "title": "timezone"},
     )
     (piece,) = await source.search("Asia/Tokyo", DIALOGUE)
-    assert piece.passage.title == "Asia/Tokyo"
+    assert piece.title == "Asia/Tokyo"
     assert piece.text.endswith("+09:00")
     with pytest.raises(SourceError, match="get_current_time failed"):
         await source.search("Nowhere/Land", DIALOGUE)
@@ -346,7 +346,7 @@ async def test_the_public_server_of_controls_is_searched(opened):
     )
     found = await source.search("How long are audit records kept?", DIALOGUE)
     assert len(found) == 3
-    assert "Audit Record Retention" in [piece.passage.title for piece in found]
+    assert "Audit Record Retention" in [piece.title for piece in found]
 
 
 async def test_a_resource_of_the_public_server_of_sqlite(opened, tmp_path):

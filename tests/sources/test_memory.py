@@ -46,8 +46,8 @@ async def test_what_the_dialogues_user_said_is_found_with_its_time_and_turn():
     first = found[0]
     assert (first.text, first.kind, first.source) == (SAID[2], "passage", "memory")
     assert first.id == statement(SAID[2]).id
-    assert first.passage.said == '"Me", 2026-11-21'
-    assert first.passage.turn.startswith("No nuts")
+    assert first.said == '"Me", 2026-11-21'
+    assert first.statement["turn"].startswith("No nuts")
 
 
 async def test_one_open_source_serves_every_dialogue_its_own_users_memory():
@@ -61,7 +61,7 @@ async def test_one_open_source_serves_every_dialogue_its_own_users_memory():
 async def test_chinese_memory():
     mine = told(*map(statement, ("我养了两只狗。", "我是护士。", "我对花生过敏。")))
     found = await MemorySource().search("花生过敏", talk("我能吃花生吗？", memory=mine), top=1)
-    assert [(one.text, one.passage.said) for one in found] == [("我对花生过敏。", "“我”，2026-11-21")]
+    assert [(one.text, one.said) for one in found] == [("我对花生过敏。", "“我”，2026-11-21")]
 
 
 async def test_what_has_expired_is_never_found():
@@ -272,7 +272,7 @@ async def test_where_it_is_unsure_what_a_statement_ends_both_stay_and_the_reply_
     [new] = kept.statements
     assert (kept.replaced, new.replaces, new.doubts) == ({}, "", known[0].id)
     dialogue = talk("What could you cook for me, a vegan?", memory=told(*known, new))
-    found = {piece.text: piece.passage.said for piece in await MemorySource().search("vegan steak", dialogue)}
+    found = {piece.text: piece.said for piece in await MemorySource().search("vegan steak", dialogue)}
     assert found.keys() == {"I love steak.", "I am a vegan."}
     assert found["I am a vegan."].endswith('; may contradict "I love steak.": ask which holds')
 
@@ -397,7 +397,7 @@ async def test_a_question_of_another_time_finds_what_held_then_and_says_until_wh
     before = await MemorySource().search("home", talk("Where did I live before?", memory=memory), top=3)
     assert {one.text for one in before} == {"I live in Leeds.", "I moved to York.", "I have two dogs."}
     closed = next(one for one in before if one.text == "I live in Leeds.")
-    assert closed.passage.said == f'"Me", 2025-10-18, held until {moved.said.date().isoformat()}'
+    assert closed.said == f'"Me", 2025-10-18, held until {moved.said.date().isoformat()}'
     year = statement("I live in Leeds.", 400).said.year
     then = await MemorySource().search("home", talk(f"Where did I live in {year}?", memory=memory), top=3)
     # What holds now is always among what is found.
@@ -437,7 +437,7 @@ async def test_a_turn_is_found_by_who_said_it_and_when_and_nothing_replaces_it()
         statement("I live in York.", 3, is_turn=True),
     ]
     found = await MemorySource().search("home", talk("Where does Ann live?", memory=told(*turns)), top=2)
-    speakers = {one.text: one.passage.said.partition(",")[0] for one in found}
+    speakers = {one.text: one.said.partition(",")[0] for one in found}
     assert speakers == {"I live in Leeds.": "Ann", "I live in York.": '"Me"'}
 
 
@@ -445,7 +445,7 @@ async def test_what_may_contradict_is_told_with_what():
     old = statement("I live in Leeds with my cat.", 90)
     new = statement("We are in York now, my cat and I.", 3, doubts=old.id)
     found = await MemorySource().search("home", talk("Where do I live?", memory=told(old, new)), top=2)
-    assert any("may contradict" in one.passage.said and old.text in one.passage.said for one in found)
+    assert any("may contradict" in one.said and old.text in one.said for one in found)
 
 
 def test_the_same_said_again_has_held_since_it_was_first_said():

@@ -44,7 +44,7 @@ async def test_the_sentence_that_fits_comes_first(retriever, query, sentence):
     assert found[0].text == sentence
     assert found[0].score > found[1].score
     assert (found[0].kind, found[0].source) == ("persona", "persona")
-    assert found[0].detail.documents == PERSONA[sentence]
+    assert found[0].documents == PERSONA[sentence]
 
 
 @pytest.mark.parametrize("retriever", RETRIEVERS)
@@ -87,7 +87,7 @@ async def test_documents_with_and_without_dependency(retriever):
     everywhere = await documents.search("where do violin makers live", OWN)
     assert len(everywhere) == 4
     assert everywhere[0].text == "Cremona is famous for its violin makers."
-    assert everywhere[0].detail.persona == "I play the violin in an orchestra"
+    assert everywhere[0].persona == "I play the violin in an orchestra"
     assert (everywhere[0].kind, everywhere[0].source) == ("passage", "documents")
 
     chosen = await persona.search("tell me about your cats", OWN, top=1)
@@ -106,7 +106,7 @@ async def test_other_knowledge_chosen_before_does_not_narrow_the_documents():
 
 
 async def test_a_chosen_sentence_of_elsewhere_brings_its_documents_along():
-    piece = Knowledge(id="p", kind="persona", text="I swim", source="persona", detail={"documents": ["Water is wet."]})
+    piece = Knowledge(id="p", kind="persona", text="I swim", source="persona", documents=["Water is wet."])
     found = await PersonaDocuments().search("water", OWN, scope=[piece])
     assert [item.text for item in found] == ["Water is wet."]
 
@@ -121,7 +121,7 @@ async def test_a_file_gives_documents_to_a_dialogues_sentences_that_have_none():
 async def test_a_document_under_two_sentences_comes_once():
     shared = dialogue(("I cook", "I bake"), {"I cook": ["Salt is a mineral."], "I bake": ["Salt is a mineral."]})
     found = await PersonaDocuments().search("salt", shared)
-    assert [piece.detail.persona for piece in found] == ["I cook"]
+    assert [piece.persona for piece in found] == ["I cook"]
 
 
 @pytest.mark.parametrize("documents", [["a"], {"I cook": 3}, {"I cook": [1]}, "text"])

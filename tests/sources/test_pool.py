@@ -29,7 +29,7 @@ async def test_a_dialogues_own_sentences_are_ranked_for_a_question(data):
         agent = opened.agents[0, 0]
         found = await agent.method.documents.search("What are leaves?", dialogues[0])
         response = await agent.respond(dialogues[0])
-    assert [(piece.text, piece.detail.title) for piece in found] == [(text, "Tea") for text in sentences]
+    assert [(piece.text, piece.title) for piece in found] == [(text, "Tea") for text in sentences]
     assert any(stage.stage == "base-answer-1" for stage in response.trace)
     plain = make_config(run | {"dataset": given | {"pool": False}}).dataset
     assert "pool" not in next(load_dialogues(plain)).extra
@@ -58,4 +58,4 @@ async def test_a_base_of_a_data_set_has_titles(data, tmp_path, name, path, title
     index = DocumentIndex(tmp_path / "base")
     found = await index.search("Tea is a drink of leaves.", Dialogue(id="d", turns=["Hello."]), 1)
     index.close()
-    assert (found[0].text, found[0].detail.title) == ("Tea is a drink of leaves.", title)
+    assert (found[0].text, found[0].title) == ("Tea is a drink of leaves.", title)

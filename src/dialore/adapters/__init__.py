@@ -33,7 +33,7 @@ async def find(asked: Asked, query: str, top: int) -> list[Knowledge]:
 def metadata(piece: Knowledge) -> dict[str, Any]:
     """Return where to look a piece up (`title`, `section`, `file`, ...), its kind, source, score and probability."""
     known = {"kind": piece.kind, "source": piece.source, "score": piece.score, "probability": piece.probability}
-    return {name: value for name, value in {**piece.passage.where, **known}.items() if value is not None}
+    return {name: value for name, value in {**piece.location, **known}.items() if value is not None}
 
 
 def likelihood(piece: Knowledge) -> float:

@@ -210,9 +210,9 @@ async def open_part(part: _Part, model: LanguageModel | None) -> AsyncIterator[l
 def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str, object]]:
     """Return the sources of each method, made of the folder's files; none needs an extra."""
     lines = (folder / "passages.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
-    passages = (Passage(**json.loads(line), source="passages.jsonl") for line in lines)
+    passages = (Passage(**json.loads(line), provenance="passages.jsonl") for line in lines)
     documents = InMemoryPassages(passages, own_language=True)
-    instead = [replace(passage, source=_INSTEAD) for passage in documents.passages]
+    instead = [replace(passage, provenance=_INSTEAD) for passage in documents.passages]
     web = InMemoryPassages(instead, kind="web", name="shelf in the place of the web", own_language=True)
     persona = open_persona()
     base = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "samples"

@@ -1,6 +1,7 @@
 """`dialore documents`: build an index of passages, change it, look into it, ask it."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,6 @@ from dialore.errors import InputError
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.filters import metadata_of
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
-from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.loaders.formats import FILE_FORMATS
 from dialore.retrieval.loaders.reader import Reader
@@ -31,6 +31,7 @@ from dialore.text import count_noun
 app = typer.Typer(no_args_is_help=True)
 
 _MAX_TEXT_CHARS = 300
+_PASSAGE_FIELDS = {"id", "text", "title", "url", "file", "page", "index", "metadata"}
 _MAX_LISTED = 10
 _Index = Annotated[str, Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")]
 _Meta = Annotated[
@@ -87,7 +88,7 @@ def _inputs(
             raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
         return {**inputs, "files": files}
     paths = files or [*data_set(dataset).bundled.values()][:1] or [data_file(dataset)]
-    texts = (Piece(*piece) for path in paths for piece in knowledge_pieces(dataset, path))
+    texts = itertools.chain.from_iterable(knowledge_pieces(dataset, path) for path in paths)
     return {**inputs, "texts": texts, "texts_name": f"dataset:{dataset}"}
 
 
@@ -211,14 +212,13 @@ def search(
         note(line)
     if json:
         for piece in result:
-            print_json(piece.model_dump(include={"id", "text", "score", "detail"}))
+            print_json(piece.model_dump(include={*_PASSAGE_FIELDS, "score"}))
         return
     out = console()
     for rank, piece in enumerate(result, start=1):
         text = piece.text if len(piece.text) <= _MAX_TEXT_CHARS else f"{piece.text[: _MAX_TEXT_CHARS - 2]} …"
-        detail = piece.passage
-        location = detail.url or (Path(detail.file).name if detail.file else "")
-        places = (detail.title, location, f"page {detail.page}" if detail.page else "", detail.index)
+        location = piece.url or (Path(piece.file).name if piece.file else "")
+        places = (piece.title, location, f"page {piece.page}" if piece.page else "", piece.index)
         out.print(f"[bold]{rank}[/]  {escape(text)}")
         out.print(f"   [dim]{escape(' · '.join(filter(None, places)))} · {piece.score:.4f} · {escape(piece.id)}[/]")
     if not result:
@@ -241,7 +241,7 @@ def show(
         if passages:
             for piece in opened.passages():
                 if json:
-                    print_json(piece.model_dump(include={"id", "text", "detail"}))
+                    print_json(piece.model_dump(include=_PASSAGE_FIELDS))
                 else:
                     say(f"{piece.id}\t{' '.join(piece.text.split())}")
             return

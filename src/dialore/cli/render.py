@@ -53,7 +53,7 @@ def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
         pieces, numbers = {item.id: item for item in result.knowledge}, result.numbers
         for citation in data["citations"]:
             piece = pieces[citation["knowledge"]]
-            citation |= {"number": numbers[piece.id], "source": piece.source, **piece.passage.where}
+            citation |= {"number": numbers[piece.id], "source": piece.source, **piece.location}
         data["marked"] = display.mark_citations(result)
     return data
 

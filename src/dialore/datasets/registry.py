@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dialore.datasets.base import DataSet, gold_text
 from dialore.errors import InputError
+from dialore.knowledge import Passage
 from dialore.plugins import find, loadable, names_of
 
 GROUP = "dialore.datasets"
@@ -55,8 +56,8 @@ def data_set(name: str) -> DataSet:
     return made
 
 
-def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield the distinct sentences of a data set's knowledge, with titles and urls, to build an index of.
+def knowledge_pieces(name: str, path: Path) -> Iterator[Passage]:
+    """Yield the distinct sentences of a data set's knowledge as passages, to build an index of.
 
     They are all that the responders could draw on where the file has it, else the gold knowledge of their turns.
 
@@ -76,4 +77,4 @@ def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str, str]]:
         digest = hashlib.blake2b(f"{url}\n{title}\n{text}".encode(), digest_size=12).digest()
         if text and digest not in seen:
             seen.add(digest)
-            yield text, title, url
+            yield Passage(text, title, url)

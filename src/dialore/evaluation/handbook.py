@@ -54,7 +54,7 @@ class Cited(OwnMetric, Summed):
         if item is None or not item.gold:
             return unavailable(_OTHER if item is None else f"the turn is {item.category}")
         ids = {passage.title: passage.id for passage in read_passages(item.language)}
-        titles = {passage.id: passage.passage.title for passage in sample.response.knowledge}
+        titles = {passage.id: passage.title for passage in sample.response.knowledge}
         cited = {ids.get(titles.get(it.knowledge, ""), it.knowledge) for it in sample.response.citations}
         if self.about.name == "handbook-citation-recall":
             return SampleScore((float(len(cited & {*item.gold})), float(len(item.gold))))

@@ -225,7 +225,8 @@ class Pplm(Method):
             links = self.graph.link([topic]) if topic else []
             links = links or self.graph.mentions(dialogue.texts)
             facts, count = self.graph.retrieve_queries(links, dialogue, self.facts)
-            ends = (end for given in facts for end in (given.fact.head, given.fact.tail))
+            found = [item.fact for item in facts if item.fact]
+            ends = (end for fact in found for end in (fact.head, fact.tail))
             phrases = (*(link.name for link in links), *ends)
             bag = one_word_names(phrases, dialogue.language)[: self.words]
             step.output = {"graph": self.graph.name, "facts": count, "bag": bag}
@@ -475,5 +476,5 @@ def _is_small_talk(text: str, language: Language) -> bool:
 
 
 def _is_said(piece: Knowledge, dialogue: Dialogue) -> bool:
-    parts = [piece.fact.head, piece.fact.tail] if piece.kind == "fact" else [piece.text]
+    parts = [piece.fact.head, piece.fact.tail] if piece.fact else [piece.text]
     return all(is_mentioned(part, dialogue.texts, dialogue.language) for part in parts)

@@ -135,7 +135,7 @@ def as_data(text: str, *marks: str) -> str:
 
 def prompt_line(item: Knowledge) -> str:
     """Return knowledge as one line of a prompt, with its title or speaker, unable to close the tags around it."""
-    title = item.passage.title or item.passage.said
+    title = item.title or item.said
     return close_gaps(as_data(f"({title}) {item.text}" if title else item.text, "knowledge"))
 
 

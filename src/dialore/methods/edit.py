@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator
 
 from dialore.errors import InputError
-from dialore.knowledge import Knowledge, PassageDetail, stable_id
+from dialore.knowledge import Knowledge, stable_id
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, Method, check_least
 from dialore.methods.citations import mark_used
@@ -214,20 +214,18 @@ def _piece(question: str, text: str, found: Sequence[Knowledge] = (), language: 
     answer, source = read_answer(text), "documents" if found else "model"
     if not answer:
         return None
+    identifier, text = stable_id("passage", source, answer), as_data(answer, *_MARKS)
+    if not found:
+        return Knowledge(id=identifier, kind="passage", text=text, source=source, question=question)
     used = (piece for piece in mark_used(found, answer, (), language) if piece.used)
-    where = next(used, found[0]).passage if found else PassageDetail()
-    return Knowledge(
-        id=stable_id("passage", source, answer),
-        kind="passage",
-        text=as_data(answer, *_MARKS),
-        source=source,
-        score=found[0].score if found else 0.0,
-        detail=where.model_copy(update={"question": question, "sentences": [piece.id for piece in found] or None}),
-    )
+    nearest = next(used, found[0])
+    fields = {"id": identifier, "text": text, "source": source, "score": found[0].score, "question": question}
+    sentences = [piece.id for piece in found]
+    return nearest.model_copy(update={**fields, "sentences": sentences, "probability": None, "used": False})
 
 
 def _sentence(piece: Knowledge) -> str:
-    title = piece.passage.title
+    title = piece.title
     return as_data(f"({title}) {piece.text}" if title else piece.text, *_MARKS)
 
 

@@ -409,8 +409,8 @@ def gold_knowledge(dialogue: Dialogue, declared: DeclaredSources) -> dict[str, l
             piece = Knowledge(id=stable_id("persona", text), kind="persona", text=text, source="persona")
         else:
             source = kind if kind in {"graph", "web", "model"} else "documents"
-            detail: dict[str, Any] = {name: str(item.get(name) or "") for name in ("title", "persona")}
-            piece = Knowledge.of_passage(Passage(text), source, **detail)
+            passage = Passage(text, str(item.get("title") or ""))
+            piece = Knowledge.of_passage(passage, source, persona=str(item.get("persona") or ""))
         if text.strip():
             by_source.setdefault(entry.name if entry is not None else name, []).append(piece)
     return by_source

@@ -332,17 +332,20 @@ class WebGrounded(ABC):
 
 def _page_of(piece: Knowledge) -> str:
     """Return the name of the page that a passage comes from: its title, else its site; empty where neither is known."""
-    title = " ".join(piece.passage.title.split())
-    site = re.sub(r"\A\w+://(?:www\.)?|[/?#].*\Z", "", piece.passage.url)
+    title = " ".join(piece.title.split())
+    site = re.sub(r"\A\w+://(?:www\.)?|[/?#].*\Z", "", piece.url)
     return f"{title} ({site})" if title and site else title or site
 
 
 def prompt_passages(passages: Sequence[Knowledge]) -> list[Knowledge]:
-    """Passages as they stand in a prompt: on a line, unable to close the marks around them, with their page's name."""
+    """Return passages as they stand in a prompt: on one line, unable to close the marks around them.
+
+    Their title is the name of their page.
+    """
     given = []
     for piece in passages:
-        detail = piece.passage.model_copy(update={"page": as_data(_page_of(piece), *_MARKS)})
-        given.append(piece.model_copy(update={"text": as_data(piece.text, *_MARKS), "detail": detail}))
+        fields = {"text": as_data(piece.text, *_MARKS), "title": as_data(_page_of(piece), *_MARKS)}
+        given.append(piece.model_copy(update=fields))
     return given
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dialore.knowledge import Fact, PersonaDetail
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.static import static_embedder
 from dialore.text import Language, close_gaps, is_stop_word, normalise, split_sentences, words
@@ -77,7 +76,7 @@ def already_said(pieces: Sequence[Knowledge], dialogue: Dialogue) -> list[bool]:
         sentences = [sentence for sentence in split_sentences(turn) if not sentence.endswith(("?", "？"))]
         if stated := " ".join(sentences):
             told |= compared.told(_read(stated)) >= _SAID
-    ended = [piece.kind == "passage" and bool(piece.passage.until) for piece in pieces]
+    ended = ["holds_until" in piece.statement for piece in pieces]
     return [bool(is_told) and not closed for is_told, closed in zip(told, ended, strict=True)]
 
 
@@ -244,15 +243,15 @@ def _word(part: int) -> NDArray[np.float32]:
 
 
 def _text_of(piece: Knowledge) -> str:
-    if isinstance(piece.detail, Fact):
-        return f"{piece.detail.head} {piece.detail.tail}"
+    if piece.fact:
+        return f"{piece.fact.head} {piece.fact.tail}"
     return piece.searched
 
 
 def _best_under(piece: Knowledge, asked: _Reading) -> float:
-    if not isinstance(piece.detail, PersonaDetail) or not piece.detail.documents:
+    if not piece.documents:
         return 0.0
-    under = _Pieces([_read(text) for text in piece.detail.documents])
+    under = _Pieces([_read(text) for text in piece.documents])
     return float((under.vectors @ asked.vector + under.compare(asked)[2]).max())
 
 
@@ -270,7 +269,7 @@ def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: La
     numbers, stated = ({*_NUMBER.findall(sentence)} - {*_NUMBER.findall(earlier)} for sentence in (piece.text, text))
     if numbers and stated and not numbers & stated:
         return False
-    if piece.kind == "fact":
+    if piece.fact:
         head, tail = (_compare_texts(end, text, earlier) for end in (piece.fact.head, piece.fact.tail))
         told = tail.told >= 0.2 and tail.share >= 0.44 and head.new - head.told < 0.67 * tail.told
         return told or (head.told >= 0.3 and head.share >= 0.8 and tail.said >= 0.5)

@@ -480,8 +480,7 @@ def _count(source: KnowledgeSource) -> int:
 def _distinct(pieces: Iterable[Knowledge]) -> list[str]:
     titles: dict[str, None] = {}
     for piece in pieces:
-        known = piece.passage
-        titles[close_gaps(known.persona) or known.title or (piece.text if known.said else "")] = None
+        titles[close_gaps(piece.persona) or piece.title or (piece.text if piece.said else "")] = None
     return list(filter(None, titles))
 
 

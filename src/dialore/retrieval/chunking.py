@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError, MissingExtraError, UnknownNameError, first_line
-from dialore.text import CHINESE_RUN, WIDE, split_clauses, split_sentences
-
-if TYPE_CHECKING:
-    from dialore.retrieval.documents.store import Piece
+from dialore.knowledge import Passage
+from dialore.text import CHINESE_RUN, WIDE, split_clauses, split_sentences, storable
 
 _Unit = Literal["words", "sentence", "whole"]
 _UNITS: tuple[_Unit, ...] = get_args(_Unit)
@@ -62,7 +60,7 @@ class Section:
     paragraphs: Sequence[Paragraph]
     title: str = ""
     url: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     line: int = 0
 
 
@@ -98,16 +96,18 @@ class Chunking:
         if self.words < 1 or self.overlap < 0:
             raise InputError(f"{self.words} words with an overlap of {self.overlap} do not make passages")
 
-    def split(self, section: Section, file: str = "") -> Iterator[Piece]:
-        """Yield the passages of a section; a title that is too long is shortened, and text as well."""
-        from dialore.retrieval.documents.store import Piece  # what reads files in a process of its own makes none
+    def split(self, section: Section, file: str = "") -> Iterator[Passage]:
+        """Yield the passages of a section, with characters that databases refuse replaced.
 
-        title, whole = _shorten_title(section.title, _LONGEST_TITLE)
-        if whole:
-            section = replace(section, paragraphs=[Paragraph(whole), *section.paragraphs], title=title)
+        A title that is too long is shortened, and begins the text in full.
+        """
+        short_title, full_title = _shorten_title(section.title, _LONGEST_TITLE)
+        if full_title:
+            section = replace(section, paragraphs=[Paragraph(full_title), *section.paragraphs], title=short_title)
+        title, url, file = storable(section.title), storable(section.url), storable(file)
         for group in self._groups(section):
             text = _join_lines((sentence.text, sentence.is_row) for sentence in group)
-            yield Piece(text, section.title, section.url, file, group[0].page, section.extra)
+            yield Passage(storable(text), title, url, file, group[0].page, section.metadata)
 
     def _groups(self, section: Section) -> Iterator[list[_Sentence]]:
         if self.unit == "whole":

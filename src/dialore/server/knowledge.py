@@ -125,16 +125,16 @@ async def list_pieces(
 
 
 def _piece(piece: Knowledge, persona: list[str]) -> dict[str, object]:
-    if isinstance(piece.detail, Fact):
-        own = piece.id if piece.detail.graph == ADDED else None
-        of = {"graph": piece.detail.graph, "provenance": piece.detail.provenance}
-        return {**knowledge_fields(piece), **_fact_fields(piece.detail), **of, "added": own}
+    if piece.fact:
+        own = piece.id if piece.fact.graph == ADDED else None
+        of = {"graph": piece.fact.graph, "provenance": piece.fact.provenance}
+        return {**knowledge_fields(piece), **_fact_fields(piece.fact), **of, "added": own}
     if piece.kind == "persona":
         return {**knowledge_fields(piece), "added": piece.text if piece.text in persona else None}
-    where = piece.passage.model_dump()
-    file = where.get("file", "")
-    own = (Path(file).parent.name if file else where.get("document")) if where.get("index") == ADDED else None
-    return {**knowledge_fields(piece), "index": where.get("index", ""), "added": own}
+    document = None
+    if piece.index == ADDED:
+        document = Path(piece.file).parent.name if piece.file else piece.metadata.get("document")
+    return {**knowledge_fields(piece), "index": piece.index, "added": document}
 
 
 @router.get("/knowledge/uses")

@@ -20,12 +20,11 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from dialore.errors import InputError
 from dialore.files import create_private, create_private_folder, folder_lock, write_whole
-from dialore.knowledge import GROUPS, Fact
+from dialore.knowledge import GROUPS, Fact, Passage
 from dialore.parallel import Threads
 from dialore.retrieval.documents.filters import Filter
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.opening import open_store as open_index
-from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.changes import GraphEditor
 from dialore.retrieval.graph.store import GraphStore
@@ -178,8 +177,8 @@ class AddedKnowledge:
         """Take a text as a document, for members of `groups` or for everybody; `url` is not opened."""
         told = {**(metadata or {}), **({GROUPS: [*groups]} if groups else {})}
         identifier = hashlib.sha256(json.dumps([title, url, text, *([told] if told else [])]).encode()).hexdigest()[:16]
-        piece = Piece(text, title, url, extra={**told, "document": identifier})
-        self._take(texts=[piece], texts_name=identifier)
+        passage = Passage(text, title, url, metadata={**told, "document": identifier})
+        self._take(texts=[passage], texts_name=identifier)
         return self._documents()[identifier][1]
 
     def _take(
@@ -336,7 +335,7 @@ def _check_groups(read: ReadFiles, allowed: Sequence[str] | None) -> None:
     for file in read.files:
         for section in read.sections(file):
             try:
-                narrow_groups(section.extra.get(GROUPS, []), allowed)
+                narrow_groups(section.metadata.get(GROUPS, []), allowed)
             except RefusedGroups as error:
                 raise ServiceError(403, f"the file is refused: {error}", code="groups_not_allowed") from error
 

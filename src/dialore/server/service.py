@@ -359,13 +359,13 @@ def grounding_of(result: Grounding, trace: str, notes: Sequence[str] = ()) -> di
 
 def _statements_of(response: Response) -> list[dict[str, Any]]:
     """Return the statements in memory that a response was given, as a dialogue's `memory`."""
-    known = ((piece.text, piece.passage.statement) for piece in response.knowledge)
+    known = ((piece.text, piece.statement) for piece in response.knowledge)
     return [{"text": text, **statement} for text, statement in known if statement]
 
 
 def knowledge_fields(piece: Knowledge) -> dict[str, Any]:
     """Return a piece of knowledge with where to look it up; of a file its name alone, not where it lies here."""
-    where = piece.passage.where
+    where = piece.location
     if "file" in where:
         where["file"] = where["file"].replace("\\", "/").rpartition("/")[2]
     return {"id": piece.id, "kind": piece.kind, "source": piece.source, "text": piece.text, **where}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dialore import __version__
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.files import cache_folder
-from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
+from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
 from dialore.retrieval.documents.opening import embedder_of, is_index_file, open_store, shown_place
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.retrieval.documents.opening import Store
-    from dialore.retrieval.documents.store import Document, IndexSettings, StoredPassage, Transaction
+    from dialore.retrieval.documents.store import Document, IndexSettings, Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource
 
@@ -123,8 +123,8 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
     def passages(self) -> Iterator[Knowledge]:
         """Yield every passage of one state of the index, in order."""
         with self._read() as transaction:
-            for passage in transaction.passages():
-                yield self._knowledge(passage, 0.0)
+            for _, passage in transaction.passages():
+                yield self._knowledge(passage)
 
     def titles(self, most: int) -> list[str]:
         """Return the first titles of its passages, each once."""
@@ -141,9 +141,9 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         They lie together in the index; it is looked for two hundred to each side.
         """
         with self._read() as transaction:
-            at = next((passage.number for passage in transaction.passages([id_number(piece.id)], "id")), None)
+            at = next((number for number, _ in transaction.passages([id_number(piece.id)], "id")), None)
             near = [] if at is None else [*range(at - _AROUND, at + _AROUND + 1)]
-            around = [self._knowledge(passage, 0.0) for passage in transaction.passages(near)]
+            around = [self._knowledge(passage) for _, passage in transaction.passages(near)]
         return [passage for passage in around if passage.page_key == piece.page_key]
 
     @property
@@ -237,7 +237,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         pieces: dict[str, Knowledge] = {}
         for start in range(0, len(ranked), 2 * top):
             part = ranked[start : start + 2 * top]
-            passages = {passage.number: passage for passage in transaction.passages([number for number, _ in part])}
+            passages = dict(transaction.passages([number for number, _ in part]))
             for number, score in part:
                 knowledge = self._knowledge(passages[number], round(score, 6))
                 pieces.setdefault(knowledge.text, knowledge)
@@ -245,13 +245,8 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
                     return list(pieces.values())
         return list(pieces.values())
 
-    def _knowledge(self, passage: StoredPassage, score: float) -> Knowledge:
-        piece = passage.piece
-        own = {name: value for name, value in piece.extra.items() if name not in PassageDetail.model_fields}
-        where: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
-        detail = PassageDetail(**own, **where, index=self.name)
-        identifier = f"passage:{passage.id:012x}"
-        return Knowledge(id=identifier, kind="passage", text=piece.text, source="documents", score=score, detail=detail)
+    def _knowledge(self, passage: Passage, score: float = 0.0) -> Knowledge:
+        return Knowledge.of_passage(passage, "documents", score, index=self.name)
 
 
 class MultiDocuments:

@@ -320,16 +320,24 @@ class MultiGraph(GraphSource):
             if item.id not in known:
                 copies.setdefault(item.id, []).append(item)
         best = [
-            max(same, key=lambda item: item.fact.weight).model_copy(update={"score": max(item.score for item in same)})
+            max(same, key=_weight).model_copy(update={"score": max(item.score for item in same)})
             for same in copies.values()
         ]
         best.sort(key=lambda item: -item.score)
         if self.graphs[0].ranking.fold:  # of the facts between two concepts the first
             kept: dict[frozenset[str], Knowledge] = {}
             for item in best:
-                kept.setdefault(frozenset(normalise(end) for end in (item.fact.head, item.fact.tail)), item)
+                kept.setdefault(_concepts(item), item)
             best = list(kept.values())
         return best[:top]
+
+
+def _weight(item: Knowledge) -> float:
+    return item.fact.weight if item.fact else 0.0
+
+
+def _concepts(item: Knowledge) -> frozenset[str]:
+    return frozenset((normalise(item.fact.head), normalise(item.fact.tail))) if item.fact else frozenset()
 
 
 def _name(link: Link) -> str:

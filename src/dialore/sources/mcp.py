@@ -237,7 +237,11 @@ class McpSource:
             parts = iter([[text] for text in texts])
         most_letters = self.call.max_characters
         whole = [[without_controls(str(part or "")) for part in fields] for fields in parts]
-        passages = [Passage(*(part[:most_letters] for part in fields)) for fields in whole if fields[0].strip()]
+        passages: list[Passage] = []
+        for text, *location in whole:
+            if text.strip():
+                title, url = [*location, "", ""][:2]
+                passages.append(Passage(text[:most_letters], title[:most_letters], url[:most_letters]))
         notes = []
         if long := sum(any(len(part) > most_letters for part in fields) for fields in whole):
             notes.append(f"{self.name}: passages cut after {most_letters:,} characters: {long}")

@@ -190,8 +190,7 @@ def _piece(statement: Statement, dialogue: Dialogue, others: Iterable[Statement]
         doubted = [other.text for other in others if other.id == statement.doubts and other.holds_until is None]
         heading += note.format(doubted[0]) if doubted else ""
     fields = statement.model_dump(mode="json", exclude={"text", "expires"}, exclude_defaults=True)
-    detail = {"said": heading, "turn": statement.turn, "until": until}
-    piece = Knowledge.of_passage(Passage(statement.text), "memory", score, **detail, statement=fields)
+    piece = Knowledge.of_passage(Passage(statement.text), "memory", score, said=heading, statement=fields)
     return piece.model_copy(update={"id": statement.id})
 
 

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, StringConstraints, TypeAdapter, Validation
 
 from dialore.errors import InputError, SourceError
 from dialore.files import load_json, parse_yaml, read_text
-from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
+from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.retrieval.dialogue_ranking import DialogueRanker
 from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.reranking import load_reranker
@@ -49,7 +49,7 @@ class _PersonaRanked(HeldSource):
         if not isinstance(self.retriever, DialogueRanker):
             return super()._rank(query, dialogue, pieces, top)
         if self.kind == "persona":
-            persona = {piece.text: _documents_under(piece) for piece in pieces}
+            persona = {piece.text: tuple(piece.documents) for piece in pieces}
             scores = self.retriever.sentences(query, dialogue, persona)
         else:
             scores = self.retriever.documents(query, dialogue, [piece.text for piece in pieces])
@@ -58,7 +58,7 @@ class _PersonaRanked(HeldSource):
 
 
 class PersonaSource(_PersonaRanked):
-    """The persona sentences that fit a query; each piece's `detail.documents` has the documents under it.
+    """The persona sentences that fit a query; each item's `documents` has the documents under it.
 
     `persona` stands in where a dialogue has none; its documents also serve a dialogue's sentences that have none of
     their own. The retriever is a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or `dialogue`, a
@@ -99,7 +99,7 @@ class PersonaSource(_PersonaRanked):
                 kind="persona",
                 text=sentence,
                 source="persona",
-                detail=PersonaDetail(documents=list(under)),
+                documents=list(under),
             )
             for sentence, under in self.of(dialogue).items()
         ]
@@ -109,7 +109,7 @@ class PersonaDocuments(_PersonaRanked):
     """The documents under persona sentences: SAFARI's source that depends on the persona.
 
     With persona sentences chosen before, only the documents under them are looked at; without, all of the dialogue's
-    (SAFARI, Section 5.3, with and without dependency). A piece's `detail.persona` names the owning sentence. Without a
+    (SAFARI, Section 5.3, with and without dependency). An item's `persona` names the owning sentence. Without a
     retriever the persona's own ranks them.
     """
 
@@ -131,7 +131,7 @@ class PersonaDocuments(_PersonaRanked):
         persona = self._persona.of(dialogue)
         chosen = [piece for piece in scope if piece.kind == "persona"]
         if chosen:
-            persona = {piece.text: persona.get(piece.text, _documents_under(piece)) for piece in chosen}
+            persona = {piece.text: persona.get(piece.text, tuple(piece.documents)) for piece in chosen}
         owner: dict[str, str] = {}
         for sentence, documents in persona.items():
             for document in documents:
@@ -179,8 +179,3 @@ def _mapping(data: object) -> Persona | None:
     except ValidationError:
         return None
     return {sentence: tuple(filter(None, documents or ())) for sentence, documents in persona.items() if sentence}
-
-
-def _documents_under(piece: Knowledge) -> tuple[str, ...]:
-    """Return the documents that a persona piece brings along."""
-    return tuple(piece.detail.documents) if isinstance(piece.detail, PersonaDetail) else ()

@@ -8,20 +8,23 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.knowledge import Passage
 from dialore.retrieval.documents import sqlite
 from dialore.retrieval.documents.filters import EVERY_GROUP, metadata_of, parse_where, reading_as
 from dialore.retrieval.documents.indexing import add_documents, build_documents
-from dialore.retrieval.documents.store import Piece
 from dialore.sources.documents import DocumentIndex, MultiDocuments
 
 PIECES = [
-    Piece(
-        "The harbour opens at seven.", "Harbour", "https://a.example/1", extra={"year": 2023, "tags": ["sea", "times"]}
+    Passage(
+        "The harbour opens at seven.",
+        "Harbour",
+        "https://a.example/1",
+        metadata={"year": 2023, "tags": ["sea", "times"]},
     ),
-    Piece("The harbour opens at eight.", "Harbour", extra={"year": 2025, "tags": ["sea"], "draft": True}),
-    Piece("The harbour pays its pilots 900 a week.", "Pay", extra={"year": "2024", "groups": ["staff", "board"]}),
-    Piece("The harbour will be sold in May.", "Plans", extra={"groups": ["board"], "lang": "en"}),
-    Piece("The harbour has a bakery.", "Bakery"),
+    Passage("The harbour opens at eight.", "Harbour", metadata={"year": 2025, "tags": ["sea"], "draft": True}),
+    Passage("The harbour pays its pilots 900 a week.", "Pay", metadata={"year": "2024", "groups": ["staff", "board"]}),
+    Passage("The harbour will be sold in May.", "Plans", metadata={"groups": ["board"], "lang": "en"}),
+    Passage("The harbour has a bakery.", "Bakery"),
 ]
 
 
@@ -111,9 +114,9 @@ def test_an_approximate_index_proposes_and_the_filter_decides(tmp_path, monkeypa
     pytest.importorskip("usearch")
     monkeypatch.setattr(sqlite, "APPROXIMATE_FROM", 50)
     path = tmp_path / "many"
-    pieces = [Piece(f"Ship {number} has a red funnel.", extra={"number": number}) for number in range(120)]
+    pieces = [Passage(f"Ship {number} has a red funnel.", metadata={"number": number}) for number in range(120)]
     secret = [
-        Piece(f"Ship {number} has a red funnel, said the pilot.", extra={"groups": ["x"]}) for number in range(60)
+        Passage(f"Ship {number} has a red funnel, said the pilot.", metadata={"groups": ["x"]}) for number in range(60)
     ]
     build_documents(path, texts=[*secret, *pieces])
     with reading_as([]):
@@ -161,7 +164,7 @@ def test_front_matter_and_columns_are_metadata(tmp_path):
     report = build_documents(tmp_path / "index", [tmp_path / name for name in ("a.md", "b.csv", "c.jsonl", "bad.md")])
     assert ["groups" in reject and "bad.md" in reject for reject in report.rejects] == [True]
     with DocumentIndex(tmp_path / "index") as opened:
-        groups = {piece.text: piece.detail.model_dump().get("groups") for piece in opened.passages()}
+        groups = {piece.text: piece.metadata.get("groups") for piece in opened.passages()}
         years = texts(opened.where("year >= 2023").passages())
     anchor, buoy = (next(text for text in groups if name in text) for name in ("Anchor", "Buoy"))
     assert groups == {

@@ -19,7 +19,7 @@ def built(tmp_path_factory):
 
 
 def details(index: DocumentIndex, name: str) -> list[tuple[str, str]]:
-    return [(piece.text, piece.detail.title) for piece in index.passages() if piece.detail.file.endswith(name)]
+    return [(piece.text, piece.title) for piece in index.passages() if piece.file.endswith(name)]
 
 
 def test_what_cannot_be_read_is_counted_and_shown(built):
@@ -107,25 +107,25 @@ def test_html_is_read_without_its_furniture(built):
     assert found[2][0] == "Copyright and cookies"
     assert found[1][0].startswith("Pinch the tips above")
     assert "Shop" not in str(found)
-    assert index.find("pinch the tips", 1)[0].detail.url == "https://example.org/basil"
+    assert index.find("pinch the tips", 1)[0].url == "https://example.org/basil"
 
 
 def test_a_pdf_keeps_its_pages_and_sentences_that_run_over_them(built):
     _, index, _ = built
-    pages = [(p.text, p.detail.page) for p in index.passages() if p.detail.file.endswith("engine.pdf")]
+    pages = [(p.text, p.page) for p in index.passages() if p.file.endswith("engine.pdf")]
     assert pages == [
         ("The engine has four cylinders.", 1),
         ("Its oil must be changed every year.", 1),
         ("The belt lasts longer.", 1),
     ]
-    assert index.find("how often is oil changed", 1)[0].detail.title == "Engine manual"
+    assert index.find("how often is oil changed", 1)[0].title == "Engine manual"
 
 
 def test_jsonl_keeps_title_url_and_the_rest(built):
     _, index, _ = built
     found = index.find("puffin burrows", 1)[0]
     assert found.text == "Puffins nest in burrows."
-    assert {"title": "Puffin", "url": "http://birds/p", "year": 2020}.items() <= found.detail.model_dump().items()
+    assert (found.title, found.url, found.metadata["year"]) == ("Puffin", "http://birds/p", 2020)
     assert index.find("gull", 1)[0].text == "A gull."
 
 
@@ -161,11 +161,11 @@ def test_jsonl_that_nothing_else_could_take_is_left_out_or_mended(tmp_path):
     ]
 
 
-def read(tmp_path, name: str, data: bytes) -> list[tuple[str, str, int | None]]:
+def read(tmp_path, name: str, data: bytes) -> list[tuple[str, str, int]]:
     (tmp_path / name).write_bytes(data)
     build_documents(tmp_path / "index", [tmp_path / name], chunking=Chunking("sentence"), vectors=False)
     with DocumentIndex(tmp_path / "index") as index:
-        return [(piece.text, piece.detail.title, piece.detail.page) for piece in index.passages()]
+        return [(piece.text, piece.title, piece.page) for piece in index.passages()]
 
 
 def test_terms_and_what_unfolds_are_read_of_html(tmp_path):
@@ -173,24 +173,24 @@ def test_terms_and_what_unfolds_are_read_of_html(tmp_path):
     <dl><dt>Ristretto</dt><dd>A short espresso.</dd><div><dt>Crema</dt><dt>Foam</dt><dd>It is brown.</dd></div></dl>
     <details><summary>How do I descale it?</summary><p>Run vinegar through the machine once a month.</p></details>"""
     assert read(tmp_path, "a.html", page.encode()) == [
-        ("Words that we use for coffee, milk and machines.", "Glossary", None),
-        ("Ristretto: A short espresso.", "Glossary", None),
-        ("Crema, Foam: It is brown.", "Glossary", None),
-        ("How do I descale it?", "Glossary", None),
-        ("Run vinegar through the machine once a month.", "Glossary", None),
+        ("Words that we use for coffee, milk and machines.", "Glossary", 0),
+        ("Ristretto: A short espresso.", "Glossary", 0),
+        ("Crema, Foam: It is brown.", "Glossary", 0),
+        ("How do I descale it?", "Glossary", 0),
+        ("Run vinegar through the machine once a month.", "Glossary", 0),
     ]
 
 
 def test_the_title_of_a_short_page_is_not_its_text_too(tmp_path):
     page = b"<title>Tea</title><h1>Tea</h1><p>Tea is hot.</p>"
-    assert read(tmp_path, "a.html", page) == [("Tea is hot.", "Tea", None)]
+    assert read(tmp_path, "a.html", page) == [("Tea is hot.", "Tea", 0)]
 
 
 def test_word_powerpoint_and_excel_are_read(tmp_path):
     assert read(tmp_path, "a.docx", word()) == [
-        ("Read this first.", "Kettle", None),
-        ("Rinse it twice.", "Kettle > Cleaning", None),
-        ("lid | 2 years", "Kettle > Cleaning", None),
+        ("Read this first.", "Kettle", 0),
+        ("Rinse it twice.", "Kettle > Cleaning", 0),
+        ("lid | 2 years", "Kettle > Cleaning", 0),
     ]
     assert read(tmp_path, "b.pptx", slides()) == [
         ("We sell tea.", "Plans", 1),
@@ -198,8 +198,8 @@ def test_word_powerpoint_and_excel_are_read(tmp_path):
         ("cup | 3", "Figures", 2),
     ]
     assert read(tmp_path, "c.xlsx", sheet()) == [
-        ("part: lid | life: 2", "Parts", None),
-        ("part: spout | life: 5", "Parts", None),
+        ("part: lid | life: 2", "Parts", 0),
+        ("part: spout | life: 5", "Parts", 0),
     ]
 
 
@@ -222,7 +222,7 @@ def test_a_format_may_be_said(tmp_path):
     assert [p.text for p in DocumentIndex(tmp_path / "lines").passages()] == ["First. Still first.", "Second."]
     path.write_text(MARKDOWN, "utf-8")
     build_documents(tmp_path / "md", [path], file_format="markdown")
-    assert DocumentIndex(tmp_path / "md").find("bleach", 1)[0].detail.title == "Kettle handbook > Cleaning"
+    assert DocumentIndex(tmp_path / "md").find("bleach", 1)[0].title == "Kettle handbook > Cleaning"
 
 
 def test_a_file_that_was_readable_stays_when_it_no_longer_is(tmp_path):

@@ -16,12 +16,12 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
-from dialore.knowledge import Knowledge
+from dialore.knowledge import Knowledge, Passage
 from dialore.methods.stage_runner import NullRunner
 from dialore.methods.stages import StageContext
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.sqlite import PATIENCE
-from dialore.retrieval.documents.store import LAYOUT, Piece
+from dialore.retrieval.documents.store import LAYOUT
 from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.static import StaticEmbedder
 from dialore.session import Session, SourceSettings
@@ -76,11 +76,35 @@ def texts(index: DocumentIndex | Path) -> set[str]:
 
 
 def test_titles_are_searched_with_the_text(tmp_path):
-    piece = Piece("It opens at nine.", "Museum of Tin", "http://tin/", extra={"level": 3})
+    piece = Passage("It opens at nine.", "Museum of Tin", "http://tin/", metadata={"level": 3})
     build_documents(tmp_path / "i", texts=[piece, "It opens at ten."])
     found = DocumentIndex(tmp_path / "i").find("when does the tin museum open", 1)[0]
     assert found.text == "It opens at nine."
-    assert found.detail.model_dump() == {"title": "Museum of Tin", "url": "http://tin/", "level": 3, "index": "i"}
+    assert (found.title, found.url, found.index) == ("Museum of Tin", "http://tin/", "i")
+    assert found.metadata == {"level": 3}
+
+
+def test_a_passage_of_the_callers_own_keeps_its_location(tmp_path):
+    passage = Passage("It opens at nine.", "Museum > Hours", "http://tin/", "guide.pdf", 3)
+    build_documents(tmp_path / "i", texts=[passage])
+    found = DocumentIndex(tmp_path / "i").find("when does it open", 1)[0]
+    assert found.id == passage.id
+    assert found.location == {
+        "title": "Museum",
+        "section": "Hours",
+        "file": "guide.pdf",
+        "page": "3",
+        "url": "http://tin/",
+    }
+
+
+def test_metadata_is_apart_from_the_fields_of_knowledge(tmp_path):
+    metadata = {"question": "Is it open?", "source": "visitors", "engine": 7, "score": "high"}
+    build_documents(tmp_path / "i", texts=[Passage("It opens at nine.", metadata=metadata)])
+    found = DocumentIndex(tmp_path / "i").find("when does it open", 1)[0]
+    assert (found.question, found.source, found.engine) == ("", "documents", "")
+    assert found.metadata == metadata
+    assert Knowledge.model_validate_json(found.model_dump_json()) == found
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
@@ -117,7 +141,7 @@ async def test_several_are_asked_as_one(tmp_path):
     assert (source.name, source.kind) == ("health+travel", "documents")
     found = await source.search("free museums in London", ASK, 2)
     assert found[0].text == FACTS[2] or found[1].text == FACTS[2]
-    assert {piece.detail.index for piece in await source.search("London throat", ASK, 4)} == {"health", "travel"}
+    assert {piece.index for piece in await source.search("London throat", ASK, 4)} == {"health", "travel"}
     shared = await source.search("sore throat", ASK, 9)
     assert shared[0].text == FACTS[0]
     assert len({piece.text for piece in shared}) == len(shared)
@@ -144,7 +168,7 @@ async def test_of_several_the_failing_one_is_traced_and_the_others_answer(severa
     for source in (several, several.by("bm25")):
         found = await stages.search("documents-search", source, "sore throat museums", 9)
         assert {piece.text for piece in found} <= {piece.text for piece in alone}
-        assert {piece.detail.index for piece in found} == {"travel"}
+        assert {piece.index for piece in found} == {"travel"}
         traced = stages.trace[-1]
         assert traced.outcome == "ok"
         (note,) = traced.notes
@@ -205,7 +229,7 @@ async def test_what_stands_beside_a_text_may_lie_deep(tmp_path):
     (tmp_path / "notes.jsonl").write_text("\n".join(lines), "utf-8")
     build_documents(tmp_path / "i", [tmp_path / "notes.jsonl"], embedder=EMBEDDER)
     found = await DocumentIndex(tmp_path / "i", embedder=EMBEDDER).search("tea", ASK)
-    assert {piece.text: json.dumps(piece.detail.model_extra.get("note")) for piece in found} == {
+    assert {piece.text: json.dumps(piece.metadata.get("note")) for piece in found} == {
         "Tea is warm.": deep,
         "Tea is green.": "null",
     }

@@ -165,4 +165,4 @@ def test_a_saved_web_page_is_read_without_its_resources(tmp_path):
 def test_groups_in_the_head_of_a_message_hold_for_all_of_it(tmp_path):
     content = mail("multipart/mixed; boundary=X", PLAIN)
     _, _, sections = read(tmp_path, f"Groups: board, staff\n{content}")
-    assert {tuple(section.extra["groups"]) for section in sections} == {("board", "staff")}
+    assert {tuple(section.metadata["groups"]) for section in sections} == {("board", "staff")}

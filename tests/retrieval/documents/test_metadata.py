@@ -12,11 +12,11 @@ import sqlite3
 import pytest
 
 from dialore.errors import InputError
+from dialore.knowledge import Passage
 from dialore.retrieval.documents.filters import parse_where, reading_as
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.metadata import MAX_METADATA_BYTES, encode_metadata
 from dialore.retrieval.documents.opening import open_store
-from dialore.retrieval.documents.store import Piece
 from dialore.sources.documents import DocumentIndex, open_documents
 
 ODD = {
@@ -36,11 +36,14 @@ ODD = {
     'quote"d': 1,
 }
 PIECES = [
-    Piece("The ferry leaves at 18:35.", extra={"year": 2024, "Valid from": "2025-12-31", "Price (EUR)": "12.5"}),
-    Piece("The ferry carries bicycles.", extra={"2024": "yes", "metadata": {"year": 2023}, "Valid from": "2026-01-31"}),
-    Piece("The ferry has a café.", extra={"at": {"port": {"name": ["North", "South"]}}, "Valid from": "2026-02"}),
-    Piece("The ferry is old.", extra={"Valid from": "n/a", "year": "2022-05-01T10:00"}),
-    Piece("Dogs go by ferry.", extra=ODD),
+    Passage("The ferry leaves at 18:35.", metadata={"year": 2024, "Valid from": "2025-12-31", "Price (EUR)": "12.5"}),
+    Passage(
+        "The ferry carries bicycles.",
+        metadata={"2024": "yes", "metadata": {"year": 2023}, "Valid from": "2026-01-31"},
+    ),
+    Passage("The ferry has a café.", metadata={"at": {"port": {"name": ["North", "South"]}}, "Valid from": "2026-02"}),
+    Passage("The ferry is old.", metadata={"Valid from": "n/a", "year": "2022-05-01T10:00"}),
+    Passage("Dogs go by ferry.", metadata=ODD),
 ]
 
 
@@ -131,7 +134,7 @@ def test_metadata_beyond_its_limits_is_rejected_by_file_and_line(tmp_path, metad
     [reject] = report.rejects
     assert f"{file}, line 2" in reject
     with pytest.raises(InputError, match="more, text 1"):
-        add_documents(tmp_path / "i", texts=[Piece("Tea.", extra=metadata)], texts_name="more")
+        add_documents(tmp_path / "i", texts=[Passage("Tea.", metadata=metadata)], texts_name="more")
     with pytest.raises(InputError):
         build_documents(tmp_path / "j", texts=["Tea."], metadata=metadata)
 
@@ -152,7 +155,7 @@ def test_metadata_is_stored_once_for_all_passages_of_a_document(place):
     path = place("once")
     long = "\n\n".join(f"Sentence number {number} says that a bird sings." for number in range(2000))
     extra = {"note": "m" * (MAX_METADATA_BYTES - 1000)}
-    report = build_documents(path, texts=[Piece(long, extra=extra), Piece("Short.", extra={"note": "other"})])
+    report = build_documents(path, texts=[Passage(long, metadata=extra), Passage("Short.", metadata={"note": "other"})])
     assert report.passages > 100
     with contextlib.closing(open_store(path)) as store:
         assert store.size() < 40 * MAX_METADATA_BYTES + 10**6
@@ -187,7 +190,7 @@ def test_what_is_wrong_in_a_condition_is_shown(where, said):
 
 def test_deleted_text_leaves_the_file_and_its_log_and_the_file_shrinks(tmp_path):
     path = tmp_path / "i.idx"
-    pieces = [Piece(f"Zanzibarius {n} sleeps near harbour {n}.", f"Quillwort {n}", extra={"n": f"Xyloth{n}"})
+    pieces = [Passage(f"Zanzibarius {n} sleeps near harbour {n}.", f"Quillwort {n}", metadata={"n": f"Xyloth{n}"})
               for n in range(3000)]  # fmt: skip
     build_documents(path, texts=["Whales sing."])
     whole = path.stat().st_size

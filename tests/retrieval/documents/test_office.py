@@ -651,7 +651,7 @@ def test_a_heading_that_nothing_follows_stands_in_a_passage_and_a_long_one_is_te
     (tmp_path / name).write_bytes(data)
     build_documents(tmp_path / "index", [tmp_path / name], vectors=False)
     with DocumentIndex(tmp_path / "index") as index:
-        found = [(piece.text, piece.detail.title) for piece in index.passages()]
+        found = [(piece.text, piece.title) for piece in index.passages()]
     assert [text for text, _ in found] == ["Closed on Mondays", "None here", found[2][0], "End"]
     assert found[0][1] == "House"
     assert found[1][1] == "House > Towels"
@@ -666,7 +666,7 @@ def test_a_long_title_is_text_whatever_says_it(tmp_path):
     build_documents(tmp_path / "index", [tmp_path / "a.jsonl"], vectors=False)
     with DocumentIndex(tmp_path / "index") as index:
         found = list(index.passages())
-    assert all(len(piece.detail.title) <= 601 for piece in found)
+    assert all(len(piece.title) <= 601 for piece in found)
     assert "the end" in " ".join(piece.text for piece in found)
 
 

@@ -71,7 +71,7 @@ def test_other_json_is_refused(tmp_path, content):
 )
 def test_groups_of_json_are_applied(tmp_path, value):
     _, _, sections = read(tmp_path, dump(value), "json")
-    assert [section.extra["groups"] for section in sections] == [["board"]]
+    assert [section.metadata["groups"] for section in sections] == [["board"]]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_groups_of_notebooks_are_applied_or_refused(tmp_path):
     front = {"cell_type": "raw", "source": "---\ngroups: board\n---"}
     for content in (notebook(cell, groups=["board"]), notebook(front, cell)):
         _, _, sections = read(tmp_path, content, "notebook")
-        assert [section.extra["groups"] for section in sections] == [["board"]]
+        assert [section.metadata["groups"] for section in sections] == [["board"]]
     with pytest.raises(RefusedGroups):
         read(tmp_path, notebook({**cell, "metadata": {"groups": ["board"]}}), "notebook")
 
@@ -171,7 +171,7 @@ def test_open_document_texts_are_read_with_all_that_stands_in_them(tmp_path):
         "Page head",
     ]
     assert {section.title for section in sections} == {"Ferry"}
-    assert all(section.extra["groups"] == ["board"] for section in sections)
+    assert all(section.metadata["groups"] == ["board"] for section in sections)
     assert len(notices) == 1
     assert "1 embedded objects" in notices[0]
 
@@ -200,7 +200,7 @@ def test_rtf_is_read_and_its_groups_are_applied_or_refused(tmp_path):
     texts, _, sections = read(tmp_path, RTF.replace(b"PROPERTIES", properties % b"board"), "rtf")
     assert texts == [WORDS.replace(".", ", café.")]
     assert sections[0].title == "Times"
-    assert sections[0].extra["groups"] == ["board"]
+    assert sections[0].metadata["groups"] == ["board"]
     with pytest.raises(RefusedGroups):
         read(tmp_path, RTF.replace(b"PROPERTIES", properties % b""), "rtf")
 

@@ -9,9 +9,9 @@ import zipfile
 import pytest
 
 from dialore.errors import InputError
+from dialore.knowledge import Passage
 from dialore.retrieval.documents.filters import reading_as
 from dialore.retrieval.documents.indexing import add_documents, build_documents
-from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.groups import RefusedGroups, apply_groups, assigns_groups, names_groups, narrow_groups
 from dialore.retrieval.loaders.reader import Reader
 from dialore.sources.documents import DocumentIndex
@@ -224,7 +224,8 @@ def test_groups_of_the_call_narrow_those_of_files(tmp_path, reader):
 @pytest.mark.parametrize("groups", ["board", ["board"], ("board",), {"board"}, " board ,"])
 def test_groups_of_passages_are_the_same_in_every_store(place, groups):
     index = place("restricted")
-    build_documents(index, texts=[OPEN, Piece(SECRET, extra={"Groups": groups}), Piece("7", extra={"groups": 7})])
+    restricted = [Passage(SECRET, metadata={"Groups": groups}), Passage("7", metadata={"groups": 7})]
+    build_documents(index, texts=[OPEN, *restricted])
     assert seen_by(index) == OPEN
     assert seen_by(index, "board").splitlines() == [OPEN, SECRET]
     assert seen_by(index, "7").splitlines() == [OPEN, "7"]
@@ -233,9 +234,9 @@ def test_groups_of_passages_are_the_same_in_every_store(place, groups):
 @pytest.mark.parametrize("groups", [None, "", 1.5, True, {"a": 1}, [None], [""], [["board"]]])
 def test_groups_that_cannot_be_applied_are_an_error(tmp_path, groups):
     for arguments in (
-        {"texts": [Piece(SECRET, extra={"groups": groups})]},
+        {"texts": [Passage(SECRET, metadata={"groups": groups})]},
         {"texts": [SECRET], "metadata": {"groups": groups}},
-        {"texts": [Piece(SECRET, extra={"more": {"groups": ["board"]}})]},
+        {"texts": [Passage(SECRET, metadata={"more": {"groups": ["board"]}})]},
     ):
         with pytest.raises(InputError, match="groups"):
             build_documents(tmp_path / "index", vectors=False, **arguments)

@@ -13,12 +13,11 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
-from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
+from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.retrieval.bm25 import Bm25
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.sqlite import SqliteStore
-from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.documents import DocumentIndex
@@ -37,7 +36,7 @@ FACTS = [
 ASK = Dialogue.model_validate({"id": "d", "turns": ["My throat hurts."]})
 RETRIEVERS = ("bm25", "dense", "fused")
 EMBEDDER = StaticEmbedder()
-MUSEUM = Piece("It opens at nine.", "Museum of Tin", "http://tin/")
+MUSEUM = Passage("It opens at nine.", "Museum of Tin", "http://tin/")
 
 
 def texts(path) -> set[str]:
@@ -69,8 +68,7 @@ async def test_it_is_a_source_of_knowledge(source, retriever):
     assert (found[0].kind, found[0].source) == ("passage", "documents")
     assert found[0].id == stable_id("passage", "", "", FACTS[0])
     assert (await ranked.search("嗓子疼怎么办", ASK, 2))[0].text == FACTS[5]
-    under = PersonaDetail(documents=["y"])
-    scope = [Knowledge(id="p", kind="persona", text="x", source="persona", detail=under)]
+    scope = [Knowledge(id="p", kind="persona", text="x", source="persona", documents=["y"])]
     assert await ranked.search("what helps a sore throat?", ASK, 3, scope) == found
     assert await ranked.search("throat", ASK, 0) == []
     ranked.close()
@@ -80,7 +78,7 @@ async def test_it_is_a_source_of_knowledge(source, retriever):
 async def test_titles_are_searched_with_the_text_and_terms_decide_bm25(source):
     ranked = source.by("bm25")
     [found] = await ranked.search("when does the tin museum open", ASK, 1)
-    assert (found.text, found.detail.title, found.detail.url) == (MUSEUM.text, MUSEUM.title, MUSEUM.url)
+    assert (found.text, found.title, found.url) == (MUSEUM.text, MUSEUM.title, MUSEUM.url)
     assert await ranked.search("volcano", ASK) == []
     with pytest.raises(UnknownNameError):
         source.by("vector")
@@ -154,12 +152,12 @@ def test_other_embedders_or_none(place, tmp_path):
 
 
 def test_equal_passages_are_kept_once_and_given_once(place):
-    given = ["Tea is hot."] * 5 + [Piece("Tea is hot.", url=f"u{n}") for n in "abc"]
+    given = ["Tea is hot."] * 5 + [Passage("Tea is hot.", url=f"u{n}") for n in "abc"]
     report = build_documents(place("i"), texts=given, vectors=False)
     assert (report.passages, report.duplicates) == (4, 4)
     with DocumentIndex(place("i")) as index:
         assert len(index.find("hot tea", 10)) == 1
-        many = [Piece("Tea is hot.", url=f"u{n}") for n in range(500)] + ["Tea was cold yesterday, said the butler."]
+        many = [Passage("Tea is hot.", url=f"u{n}") for n in range(500)] + ["Tea was cold yesterday, said the butler."]
         build_documents(place("i"), texts=many, vectors=False)
         assert {piece.text for piece in index.find("tea", 2)} == {"Tea is hot.", many[-1]}
 
@@ -223,7 +221,7 @@ def test_texts_join_those_of_their_name(place):
 
 
 def test_deleting_by_url(place):
-    pieces = [Piece(f"Fact {n}.", url=f"http://x/{n % 3}") for n in range(9)]
+    pieces = [Passage(f"Fact {n}.", url=f"http://x/{n % 3}") for n in range(9)]
     build_documents(place("i"), texts=pieces)
     report = delete_documents(place("i"), urls=["http://x/1", "http://y"])
     assert (report.deleted, report.missing) == (3, ["http://y"])

@@ -19,7 +19,7 @@ def test_passages_keep_sentences_whole_and_overlap_by_one():
         " ".join(sentences[8:])
     ]
     assert pieces[0].title == "Guide"
-    assert (pieces[0].url, pieces[0].file, pieces[0].extra) == ("http://x/y", "a.txt", {"k": 1})
+    assert (pieces[0].url, pieces[0].file, pieces[0].metadata) == ("http://x/y", "a.txt", {"k": 1})
     apart = list(Chunking(words=22, overlap=0).split(section(" ".join(sentences))))
     assert " ".join(piece.text for piece in apart) == " ".join(sentences)
 

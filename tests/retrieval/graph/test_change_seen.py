@@ -38,7 +38,7 @@ WRITER = f"""
 
 
 def ends(found: Retrieval) -> tuple[set[str], set[str]]:
-    heads = [str(item.detail.head) for item in found.unforeseen]
+    heads = [str(item.fact.head) for item in found.unforeseen]
     left, rite = ({head[5:] for head in heads if head.startswith(side)} for side in ("left", "rite"))
     return left, rite
 

@@ -56,7 +56,7 @@ def cosine_of(fact: Fact, dialogue: Dialogue) -> float:
 
 
 def as_fact(knowledge: Knowledge) -> Fact:
-    return Fact(knowledge.detail.head, knowledge.detail.relation, knowledge.detail.tail)
+    return Fact(knowledge.fact.head, knowledge.fact.relation, knowledge.fact.tail)
 
 
 def check_order(items: list[Knowledge]) -> None:
@@ -132,7 +132,7 @@ def test_the_cut_through_a_tie_keeps_the_same_facts_as_the_whole_ranking(tmp_pat
     graph = graph_of(tmp_path, *lines)
     whole = graph.retrieve(Demands(explicit=["tea"]), HISTORY, top=1000)
     assert len(whole.unforeseen) == len(lines)
-    ranked = [(-item.score, graph.store.find(item.detail.head)) for item in whole.unforeseen]
+    ranked = [(-item.score, graph.store.find(item.fact.head)) for item in whole.unforeseen]
     assert ranked == sorted(ranked)
     for top in range(1, len(lines), 5):
         assert graph.retrieve(Demands(explicit=["tea"]), HISTORY, top=top).unforeseen == whole.unforeseen[:top]
@@ -199,7 +199,7 @@ def test_knowledge_carries_the_fact(tmp_path: Path) -> None:
     assert item.id == Fact("tea", "IsA", "Drink").id
     assert item.kind == "fact"
     assert item.source == "graph"
-    assert item.model_dump()["detail"] == {
+    assert item.model_dump()["fact"] == {
         "head": "Tea",
         "relation": "IsA",
         "tail": "drink",

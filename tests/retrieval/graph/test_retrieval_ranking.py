@@ -80,7 +80,7 @@ def test_only_the_latest_turns_are_asked_by(tmp_path: Path) -> None:
     for history, expected in ((1, "tea soup"), (0, "tea soup")):
         graph = Graph(GraphStore(tmp_path / "g.graph"), embedder(), replace(PLAIN, history=history))
         found = graph.retrieve(Demands(explicit=["rice"]), dialogue).unforeseen
-        score = {item.detail.tail: item.score for item in found}
+        score = {item.fact.tail: item.score for item in found}
         last, whole = embedder().encode([turns[-1], "\n".join(turns)])
         text = embedder().encode(["(rice, RelatedTo, violin shop)"])[0]
         assert score["violin shop"] == pytest.approx(float(text @ (last if history else whole)), abs=0.01)
@@ -147,7 +147,7 @@ def test_dropped_facts_are_made_good_from_beyond_the_pool(tmp_path: Path) -> Non
     loops = [Fact("tea", "HasA", f"{word} {number} that") for number in range(60) for word in WORDS]
     good = [Fact("tea", "HasA", f"leaf {number}") for number in range(30)]
     found = ask(tmp_path, "default", [*loops, *good], Demands(explicit=["tea"]), top=30)
-    assert {item.detail.tail for item in found.unforeseen} == {fact.tail for fact in good}
+    assert {item.fact.tail for item in found.unforeseen} == {fact.tail for fact in good}
 
 
 def test_the_same_ranking_whatever_the_order_of_demands(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def test_facts_of_both_by_one_rank(both: MultiGraph, tmp_path: Path) -> None:
 
 def test_a_fact_keeps_its_graph_and_a_copy_the_heavier(both: MultiGraph) -> None:
     found = both.retrieve(Demands(explicit=["tea"], maintained=["drink"]), HISTORY)
-    origin = {item.triple.lower(): (item.detail.graph, item.detail.weight) for item in found.unforeseen}
-    assert [(item.detail.graph, item.detail.weight) for item in found.foreseen] == [("company", 5.0)]
+    origin = {item.triple.lower(): (item.fact.graph, item.fact.weight) for item in found.unforeseen}
+    assert [(item.fact.graph, item.fact.weight) for item in found.foreseen] == [("company", 5.0)]
     assert origin["(tea, hasproperty, warm)"] == ("world", 3.0)
     assert origin["(assam, isa, tea)"] == ("company", 2.0)
     assert origin["(cup, usedfor, tea)"] == ("world", 1.0)
@@ -82,7 +82,7 @@ def test_links_mentions_and_queries(both: MultiGraph) -> None:
     assert [link.name.lower() for link in links] == ["tea", "assam"]
     assert [link.name.lower() for link in both.mentions(HISTORY.texts)] == ["tea", "assam"]
     found, count = both.retrieve_queries(links, HISTORY)
-    assert {item.detail.graph for item in found} == {"world", "company"}
+    assert {item.fact.graph for item in found} == {"world", "company"}
     assert len(found) == 5
     assert count == 7
 

@@ -12,10 +12,9 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
-from dialore.knowledge import Knowledge
+from dialore.knowledge import Knowledge, Passage
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import build_documents
-from dialore.retrieval.documents.store import Piece
 from dialore.sources.web.engines import BraveEngine, CorpusEngine, DdgsEngine, SearchEngine, SearxngEngine
 from dialore.sources.web.source import open_web
 from tests.sources.web.page_server import endless, found, page, redirect, silence
@@ -253,8 +252,8 @@ class InMemoryPassages:
     closed = False
 
     async def search(self, query, dialogue, top=10, scope=()):
-        detail = {"title": "Birds", "url": "https://a.test/birds"}
-        return [Knowledge(id="p", kind="passage", text=f"{query}: ice", source="documents", detail=detail)][:top]
+        passage = Passage(f"{query}: ice", "Birds", "https://a.test/birds")
+        return [Knowledge.of_passage(passage, "documents")][:top]
 
     def close(self):
         self.closed = True
@@ -275,9 +274,9 @@ async def test_documents_in_place_of_the_web(dialogue):
 async def test_an_index_is_searched_for_pages_which_are_split_and_reranked(tmp_path, dialogue, chunking):
     """SCG-QP, Section 3.1: passages of the top three pages are scored by a reranker."""
     pages = {f"https://{name}.test/": [_SAID.format(name=name, number=n) for n in range(40)] for name in _BIRDS}
-    pieces = [Piece(text, f"On {url}", url) for url, lines in pages.items() for text in lines]
+    pieces = [Passage(text, f"On {url}", url) for url, lines in pages.items() for text in lines]
     if chunking.unit == "words":
-        pieces = [Piece(" ".join(lines), f"On {url}", url) for url, lines in pages.items()]
+        pieces = [Passage(" ".join(lines), f"On {url}", url) for url, lines in pages.items()]
     build_documents(tmp_path / "birds.index", texts=pieces, chunking=chunking, vectors=False)
     web = open_web(f"corpus:{tmp_path / 'birds.index'}")
     results = await web.engine.search("penguin 7 and heron 3 and wren 5 swim", dialogue, 3)

@@ -37,10 +37,10 @@ async def test_pages_are_searched_fetched_read_and_ranked(site, web, dialogue):
     assert pieces[0].score > pieces[1].score
     best = pieces[0]
     assert (best.kind, best.source) == ("passage", "web")
-    assert best.detail.url == site.url("/ice")
-    assert best.detail.engine == "searxng"
-    assert best.detail.snippet is False
-    assert best.detail.suspicious is False
+    assert best.url == site.url("/ice")
+    assert best.engine == "searxng"
+    assert best.page_error == ""
+    assert best.suspicious is False
     assert "/fourth" not in site.paths
     assert isinstance(web, KnowledgeSource)
 
@@ -74,12 +74,12 @@ async def test_a_snippet_stands_in_for_a_page_that_cannot_be_had(site, web, dial
     site.serve("/bad", reply)
     site.serve("/food", page(article("Food", FOOD)))
     findings = await web.search("where do penguins live", dialogue)
-    (snippet,) = [piece for piece in findings if piece.detail.snippet]
+    (snippet,) = [piece for piece in findings if piece.page_error]
     assert snippet.text == "Penguins live in the south."
-    assert snippet.detail.url == site.url("/bad")
+    assert snippet.url == site.url("/bad")
     import re
 
-    assert re.search(reason, snippet.detail.page_error)
+    assert re.search(reason, snippet.page_error)
     assert any(site.url("/bad") in note for note in findings.notes)
     assert any(FOOD in piece.text for piece in findings)
 
@@ -89,7 +89,7 @@ async def test_inner_addresses_among_the_results_are_not_asked(site, dialogue):
     site.serve("/search", found(result(site, "/admin", "Admin", "The snippet.")))
     web = WebSource(SearxngEngine(site.url("")))
     (piece,) = await web.search("anything", dialogue)
-    assert piece.detail.page_error.startswith("refused")
+    assert piece.page_error.startswith("refused")
     assert all(path.startswith("/search") for path in site.paths)
 
 
@@ -125,11 +125,11 @@ async def test_a_page_that_commands_the_model_is_neutralised(site, web, dialogue
     site.serve("/evil", page(article("Evil", f"{ICE} {evil} {FOOD}")))
     findings = await web.search("where do penguins live", dialogue)
     (piece,) = findings
-    assert piece.detail.suspicious is True
+    assert piece.suspicious is True
     assert "money" not in piece.text
     assert ICE in piece.text
     assert FOOD in piece.text
-    assert "obey" not in str(piece.detail.title)
+    assert "obey" not in str(piece.title)
     assert any("command the model" in note for note in findings.notes)
 
 
@@ -167,14 +167,14 @@ async def test_the_same_text_on_two_pages_comes_once(site, web, dialogue):
     site.serve("/a", page(article("Ice", ICE)))
     site.serve("/b", page(article("Ice", ICE)))
     (piece,) = await web.search("penguins", dialogue)
-    assert piece.detail.url == site.url("/a")
+    assert piece.url == site.url("/a")
 
 
 async def test_documents_in_place_of_the_web(dialogue):
     shelf = InMemoryPassages()
     web = WebSource(CorpusEngine(shelf))
     (piece,) = await web.search("penguins", dialogue)
-    assert (piece.text, piece.source, piece.detail.title) == ("penguins: ice", "web", "Birds")
+    assert (piece.text, piece.source, piece.title) == ("penguins: ice", "web", "Birds")
     web.close()
     assert shelf.closed
 

@@ -31,12 +31,14 @@ def superscript(numbers: list[int]) -> str:
 
 def origin_of(item: Knowledge) -> str:
     """Return where a piece of knowledge comes from, in words: source, title and section, file; else whose it is."""
-    passage, where = item.passage, item.passage.where
-    about = where.get("title") or passage.persona or passage.question
-    parts = [about + (f" § {where['section']}" if "section" in where else ""), PurePath(passage.file).name]
-    parts += [f"p. {passage.page}"] if isinstance(passage.page, int) else []
-    parts += [passage.provenance] if item.source == "web" else []
-    return " · ".join(part for part in (item.source, *parts) if part)
+    location = item.location
+    name = location.get("title") or item.persona or item.question
+    if "section" in location:
+        name += f" § {location['section']}"
+    page = f"p. {item.page}" if item.page else ""
+    provenance = item.provenance if item.source == "web" else ""
+    parts = (item.source, name, PurePath(item.file).name, page, provenance)
+    return " · ".join(part for part in parts if part)
 
 
 def mark_citations(response: Response) -> str:
@@ -177,7 +179,8 @@ def render_page(conversations: Sequence[Conversation], *, title: str, made: str 
 
 def _mark_words(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
     """Return the response with the words marked that its knowledge brought in, as far as they stand there literally."""
-    ends = {end for item in used if item.kind == "fact" for end in (item.fact.head, item.fact.tail)}
+    facts = [item.fact for item in used if item.fact]
+    ends = {fact.head for fact in facts} | {fact.tail for fact in facts}
     known = dialogue.history.lower()
     new = (re.escape(end) for end in ends if end.strip() and end.lower() not in known)
     terms = sorted(new, key=len, reverse=True)

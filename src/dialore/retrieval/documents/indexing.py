@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field, computed_field
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.knowledge import GROUPS
-from dialore.retrieval.bm25 import split_terms
+from dialore.knowledge import GROUPS, Passage
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.documents.metadata import MetadataError, check_metadata, encode_metadata
 from dialore.retrieval.documents.opening import embedder_of, open_store, shown_place
-from dialore.retrieval.documents.store import Document, IndexSettings, NewPassage, Piece, id_number
+from dialore.retrieval.documents.store import Document, IndexSettings, id_number
 from dialore.retrieval.groups import RefusedGroups, apply_groups, narrow_groups
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.text import shown_path, storable
@@ -119,7 +118,7 @@ class _Change:
         self._documents = transaction.documents()
         self._last = max(self._documents, default=0)
         self.number_of = {document.name: number for number, document in self._documents.items()}
-        self._pending: dict[tuple[int, int], Piece] = {}
+        self._pending: dict[tuple[int, str], Passage] = {}
         self._chunking = Chunking(**transaction.settings().chunking)
 
     def files(self, read: ReadFiles) -> None:
@@ -161,7 +160,7 @@ class _Change:
         has_any = False
         for section in sections:
             try:
-                check_metadata({**section.extra, **self._metadata})
+                check_metadata({**section.metadata, **self._metadata})
             except MetadataError as error:
                 location = f"{name}, line {section.line}" if section.line else name
                 reject = f"{location}: {error}"
@@ -172,7 +171,7 @@ class _Change:
             self._put(number, self._chunking.split(section, name))
         return has_any
 
-    def texts(self, texts: Iterable[str | Piece], name: str) -> None:
+    def texts(self, texts: Iterable[str | Passage], name: str) -> None:
         """Take in texts beside those that are there under the same name."""
         name = storable(name)
         number = self.number_of.get(name) or self._add(Document(name=name))
@@ -180,15 +179,16 @@ class _Change:
         for done, text in enumerate(texts):
             if done % _EVERY == 0:
                 self.step("reading texts", done, None)
-            piece = text if isinstance(text, Piece) else Piece(text)
-            section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
+            passage = text if isinstance(text, Passage) else Passage(text)
+            paragraphs = [Paragraph(passage.text, passage.page)]
+            section = Section(paragraphs, passage.title, passage.url, passage.metadata)
             try:
-                check_metadata({**piece.extra, **self._metadata})
+                check_metadata({**passage.metadata, **self._metadata})
             except MetadataError as error:
                 self.report.rejects.append(f"{name}, text {done + 1}: {error}")
                 continue
             try:
-                self._put(number, self._chunking.split(section, piece.file))
+                self._put(number, self._chunking.split(section, passage.file))
             except RefusedGroups as error:
                 raise InputError(f"{name}, text {done + 1}: {error}", hint=GROUPS_HINT) from error
 
@@ -198,19 +198,20 @@ class _Change:
         self._documents[self._last] = document
         return self._last
 
-    def _put(self, number: int, pieces: Iterable[Piece]) -> None:
+    def _put(self, number: int, passages: Iterable[Passage]) -> None:
         """Take in passages of a document; raise RefusedGroups if nobody knows who may read one, or it may not be."""
-        for given in pieces:
-            piece = self._with_metadata(given, number)
-            self.report.duplicates += (number, piece.id) in self._pending
-            self._pending.setdefault((number, piece.id), piece)
+        for passage in passages:
+            completed = self._with_metadata(passage, number)
+            key = (number, passage.id)
+            self.report.duplicates += key in self._pending
+            self._pending.setdefault(key, completed)
             if len(self._pending) >= _BATCH:
                 self.flush()
 
-    def _with_metadata(self, piece: Piece, number: int) -> Piece:
+    def _with_metadata(self, passage: Passage, number: int) -> Passage:
         """Return a passage with the metadata of the change; its own groups are narrowed to those of the change."""
-        own = apply_groups(piece.extra)
-        extra = {**own, **self._metadata}
+        own = apply_groups(passage.metadata)
+        metadata = {**own, **self._metadata}
         own_groups = own.get(GROUPS, [])
         groups = narrow_groups(own_groups, self._allowed)
         if own_groups and groups != own_groups:
@@ -218,16 +219,16 @@ class _Change:
             notice = f"{name}: for {', '.join(groups)} alone, not for all of its {GROUPS} {', '.join(own_groups)}"
             if notice not in self.report.notices[-_RECENT_NOTICES:]:
                 self.report.notices.append(notice)
-        extra.pop(GROUPS, None)
+        metadata.pop(GROUPS, None)
         if groups or GROUPS in own:
-            extra[GROUPS] = groups
-        return replace(piece, extra=extra) if extra != piece.extra else piece
+            metadata[GROUPS] = groups
+        return replace(passage, metadata=metadata) if metadata != passage.metadata else passage
 
     def _take_back(self, number: int) -> None:
         """Remove what was taken in of a document that is refused."""
-        self._pending = {key: piece for key, piece in self._pending.items() if key[0] != number}
-        written = list(self._transaction.passages([number], "document"))
-        self.report.restricted -= sum(bool(passage.piece.extra.get(GROUPS)) for passage in written)
+        self._discard_pending(number)
+        for _, passage in self._transaction.passages([number], "document"):
+            self.report.restricted -= bool(passage.metadata.get(GROUPS))
         self.report.added -= self._transaction.remove("document", [number])
 
     def flush(self) -> None:
@@ -236,19 +237,22 @@ class _Change:
         for key in self._transaction.owners({identifier for _, identifier in pending}):
             if pending.pop(key, None) is not None:
                 self.report.duplicates += 1
-        if pending:
-            searched = [piece.searched for piece in pending.values()]
-            terms = map(split_terms, searched)
-            passages = [NewPassage(pending[key], key[1], key[0], own) for key, own in zip(pending, terms, strict=True)]
-            embedder = self._embedder()
-            self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
-            self.report.added += len(passages)
-            self.report.restricted += sum(bool(passage.piece.extra.get(GROUPS)) for passage in passages)
+        if not pending:
+            return
+        passages = [(number, passage) for (number, _), passage in pending.items()]
+        embedder = self._embedder()
+        vectors = embedder.encode([passage.searched for _, passage in passages]) if embedder else None
+        self._transaction.insert(passages, vectors)
+        self.report.added += len(passages)
+        self.report.restricted += sum(bool(passage.metadata.get(GROUPS)) for _, passage in passages)
 
     def drop(self, number: int) -> None:
         """Remove a document with its passages."""
-        self._pending = {key: piece for key, piece in self._pending.items() if key[0] != number}
+        self._discard_pending(number)
         self.remove("document", [number])
+
+    def _discard_pending(self, number: int) -> None:
+        self._pending = {key: passage for key, passage in self._pending.items() if key[0] != number}
 
     def remove(self, column: str, values: Collection[object]) -> int:
         """Remove the passages whose `document`, `id` or `url` is among the values; returns how many there were."""
@@ -277,7 +281,7 @@ class _Change:
 
     def _drop_approved(self, number: int, may_change: MayChange) -> None:
         stored = self._transaction.passages([number], "document")
-        approved = [passage.number for passage in stored if may_change(passage.piece.extra.get(GROUPS, []))]
+        approved = [position for position, passage in stored if may_change(passage.metadata.get(GROUPS, []))]
         self.remove("number", approved)
 
     def find_gone(self, folders: Sequence[Path], found: Collection[str]) -> list[str]:
@@ -351,7 +355,7 @@ def build_documents(
     path: Path | str,
     files: ReadFiles | str | Path | Sequence[str | Path] = (),
     *,
-    texts: Iterable[str | Piece] = (),
+    texts: Iterable[str | Passage] = (),
     texts_name: str = "texts",
     name: str | None = None,
     chunking: Chunking | None = None,
@@ -409,7 +413,7 @@ def add_documents(
     path: Path | str,
     files: ReadFiles | str | Path | Sequence[str | Path] = (),
     *,
-    texts: Iterable[str | Piece] = (),
+    texts: Iterable[str | Passage] = (),
     texts_name: str = "texts",
     prune: bool = False,
     replaces: Collection[str] = (),

@@ -31,7 +31,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from dialore.retrieval.documents.store import IndexSettings, NewPassage
+    from dialore.retrieval.documents.store import IndexSettings, Row
 
 _CONNECTIONS = 8
 _SECONDS = 10.0
@@ -185,18 +185,18 @@ class _PostgresTransaction(Transaction):
     def update_approximate(self, on_added: Callable[[int, int], None]) -> None:
         """See `Transaction`: the server keeps its own, made when the index was built."""
 
-    def _insert(
-        self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
-    ) -> None:
+    def _insert(self, rows: Sequence[Row], terms: Sequence[Sequence[str]], vectors: NDArray[np.float32] | None) -> None:
         columns = "number, id, document, length, text, title, url, file, page, metadata_number, terms"
         columns += "" if vectors is None else ", vector"
         having: Counter[str] = Counter()
         with self._connection.cursor().copy(f"COPY passages ({columns}) FROM STDIN") as copy:
-            for position, (number, passage) in enumerate(zip(numbers, passages, strict=True)):
-                row: list[Any] = list(passage.row(number))
-                row.append(" ".join(f"{_quote_lexeme(term)}:{at}" for at, term in enumerate(passage.terms, start=1)))
-                copy.write_row(row if vectors is None else [*row, _vector(vectors[position])])
-                having.update(set(passage.terms))
+            for position, (row, own_terms) in enumerate(zip(rows, terms, strict=True)):
+                lexemes = " ".join(f"{_quote_lexeme(term)}:{at}" for at, term in enumerate(own_terms, start=1))
+                columns_of_row: list[Any] = [*row, lexemes]
+                if vectors is not None:
+                    columns_of_row.append(_vector(vectors[position]))
+                copy.write_row(columns_of_row)
+                having.update(set(own_terms))
         self.ask(
             "INSERT INTO frequencies SELECT * FROM unnest(?::text[], ?::bigint[]) "
             "ON CONFLICT (term) DO UPDATE SET passages = frequencies.passages + excluded.passages",

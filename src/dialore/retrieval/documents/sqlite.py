@@ -31,7 +31,7 @@ from dialore.retrieval.documents.store import (
     BUILD,
     Approximate,
     IndexSettings,
-    NewPassage,
+    Row,
     State,
     Transaction,
     selective,
@@ -400,14 +400,11 @@ class _SqliteTransaction(Transaction):
         settings.approximate = Approximate(file=name, last=state.last, passages=size + lacking)
         self.ask("UPDATE state SET settings = ?", settings.model_dump_json())
 
-    def _insert(
-        self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
-    ) -> None:
+    def _insert(self, rows: Sequence[Row], terms: Sequence[Sequence[str]], vectors: NDArray[np.float32] | None) -> None:
         many = self._connection.executemany
-        rows = (passage.row(number) for number, passage in zip(numbers, passages, strict=True))
+        numbers = [row[0] for row in rows]
         many("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        terms = zip(numbers, (" ".join(passage.terms) for passage in passages), strict=True)
-        many("INSERT INTO search (rowid, terms) VALUES (?, ?)", terms)
+        many("INSERT INTO search (rowid, terms) VALUES (?, ?)", zip(numbers, map(" ".join, terms), strict=True))
         if vectors is not None:
             made = quantise(vectors)
             pairs = zip(made.vectors, made.scales.astype("<f4"), strict=True)

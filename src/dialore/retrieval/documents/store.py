@@ -8,16 +8,15 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
 from dialore.errors import InputError
-from dialore.knowledge import GROUPS, stable_id
+from dialore.knowledge import GROUPS, Passage
+from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.documents.filters import ALL, COLUMNS, Condition, Filter, comparisons
 from dialore.retrieval.documents.metadata import decode_metadata, encode_metadata
-from dialore.text import storable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,32 +29,6 @@ BUILD = "build one with `dialore documents build`"
 AGAIN = "build it again with `dialore documents build`"
 MOST_MATCHES = 20_000
 """Passages that the terms of one query may have together; beyond them, its most frequent terms only add to scores."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A passage on its way into an index; its title is the document's and the headings above joined by " > "."""
-
-    text: str
-    title: str = ""
-    url: str = ""
-    file: str = ""
-    page: int = 0
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("text", "title", "url", "file"):
-            object.__setattr__(self, name, storable(getattr(self, name)))
-
-    @property
-    def id(self) -> int:
-        """Its stable id as a number."""
-        return id_number(stable_id("passage", self.url, self.title, self.text))
-
-    @property
-    def searched(self) -> str:
-        """The text that it is found by: its title with it."""
-        return f"{self.title}\n{self.text}" if self.title else self.text
 
 
 def id_number(identifier: str) -> int:
@@ -106,38 +79,16 @@ class State(NamedTuple):
     last: int
 
 
-class StoredPassage(NamedTuple):
-    """A passage as it is kept, with its number."""
-
-    number: int
-    id: int
-    piece: Piece
-
-
-class NewPassage(NamedTuple):
-    """A passage to be kept: its id, the numbers of its document and of its metadata (0: none), and its terms."""
-
-    piece: Piece
-    id: int
-    document: int
-    terms: list[str]
-    metadata_number: int = 0
-
-    def row(self, number: int) -> tuple[Any, ...]:
-        """Its columns in the table of passages, up to `metadata_number`."""
-        piece = self.piece
-        location = (piece.title, piece.url, piece.file, piece.page)
-        return number, self.id, self.document, len(self.terms), piece.text, *location, self.metadata_number
-
-
 _COLUMNS = (
-    "number, id, text, title, url, file, page, "
+    "number, text, title, url, file, page, "
     "(SELECT content FROM metadata WHERE metadata.number = passages.metadata_number)"
 )
 _SCANNED = "(metadata_number IN (SELECT number FROM metadata WHERE {}))"
 """Compares each row of metadata once, which many passages may share."""
 _SELECTED = "EXISTS (SELECT 1 FROM metadata WHERE metadata.number = passages.metadata_number AND ({}))"
 """Compares the metadata of each passage that is reached."""
+Row = tuple[int, int, int, int, str, str, str, str, int, int]
+"""A row of the table of passages, up to `metadata_number`."""
 _RECENT_METADATA = 1000
 """Metadata among which a further passage of the same document looks for its own."""
 
@@ -242,9 +193,8 @@ class Transaction(ABC):
         """Bring the approximate index of the vectors up to date; `on_added` is told how many, and of how many."""
 
     @abstractmethod
-    def _insert(
-        self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
-    ) -> None: ...
+    def _insert(self, rows: Sequence[Row], terms: Sequence[Sequence[str]], vectors: NDArray[np.float32] | None) -> None:
+        """Add rows to the table of passages, with the terms that each is found by, and their vectors."""
 
     @abstractmethod
     def _insert_metadata(self, rows: Sequence[tuple[int, int, str]]) -> None:
@@ -288,15 +238,16 @@ class Transaction(ABC):
             return self.state().passages
         return int(self.ask(f"SELECT COUNT(*) FROM passages WHERE TRUE{self._seen}", *self._seen_values).fetchone()[0])
 
-    def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[StoredPassage]:
-        """Yield the passages whose `number`, or `id`, is among the values; all in order where none is named."""
+    def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[tuple[int, Passage]]:
+        """Yield the passages whose `number`, `id` or `document` is among the values, with their numbers.
+
+        They come in order. Without values, all are yielded.
+        """
         condition, value = ("number > ?", 0) if values is None else self.among(column, values)
         seen = self._seen if values is None else self._seen_each
-        for number, identifier, text, title, url, file, page, metadata in self.ask(
-            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{seen} ORDER BY number", value, *self._seen_values
-        ):
-            piece = Piece(text, title, url, file, page, decode_metadata(metadata))
-            yield StoredPassage(number, identifier, piece)
+        sql = f"SELECT {_COLUMNS} FROM passages WHERE {condition}{seen} ORDER BY number"
+        for number, text, title, url, file, page, metadata in self.ask(sql, value, *self._seen_values):
+            yield number, Passage(text, title, url, file, page, decode_metadata(metadata))
 
     def titles(self, most: int) -> list[str]:
         """Return the first titles of passages, each once, in the order of the passages."""
@@ -320,35 +271,46 @@ class Transaction(ABC):
         values = document.name, document.hash, document.bytes, document.modified
         self.ask("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", number, *values)
 
-    def owners(self, ids: Collection[int]) -> list[tuple[int, int]]:
-        """Return the documents that have passages of those ids, each with the id."""
-        condition, value = self.among("id", ids)
-        return list(self.ask(f"SELECT document, id FROM passages WHERE {condition}", value))
+    def owners(self, ids: Collection[str]) -> list[tuple[int, str]]:
+        """Return the numbers of the documents that have passages of those ids, each with the id."""
+        by_number = {id_number(identifier): identifier for identifier in ids}
+        condition, value = self.among("id", by_number)
+        rows = self.ask(f"SELECT document, id FROM passages WHERE {condition}", value)
+        return [(document, by_number[number]) for document, number in rows]
 
-    def insert(self, passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None) -> None:
-        """Add passages to documents, with their vectors (n, dimension)."""
-        passages = self._with_metadata(passages)
-        last = self.state().last
-        self._insert(range(last + 1, last + 1 + len(passages)), passages, vectors)
-        length = sum(len(passage.terms) for passage in passages)
+    def insert(self, passages: Sequence[tuple[int, Passage]], vectors: NDArray[np.float32] | None) -> None:
+        """Add passages, each with the number of its document, and their vectors (n, dimension)."""
+        first = self.state().last + 1
+        metadata_numbers = self._store_metadata(passages)
+        rows: list[Row] = []
+        terms: list[list[str]] = []
+        length = 0
+        for offset, (document, passage) in enumerate(passages):
+            own_terms = split_terms(passage.searched)
+            location = (passage.title, passage.url, passage.file, passage.page)
+            key = (first + offset, id_number(passage.id), document, len(own_terms))
+            rows.append((*key, passage.text, *location, metadata_numbers[offset]))
+            terms.append(own_terms)
+            length += len(own_terms)
+        self._insert(rows, terms, vectors)
         self.ask("UPDATE state SET passages = passages + ?, length = length + ?, last = last + ?",
                  len(passages), length, len(passages))  # fmt: skip
 
-    def _with_metadata(self, passages: Sequence[NewPassage]) -> list[NewPassage]:
-        """Store the metadata of passages, once for each document that repeats it, and return them with its numbers."""
-        numbered: list[NewPassage] = []
+    def _store_metadata(self, passages: Sequence[tuple[int, Passage]]) -> list[int]:
+        """Store the metadata of passages, once for each document that repeats it, and return its numbers (0: none)."""
+        numbers: list[int] = []
         rows: list[tuple[int, int, str]] = []
         last = int(self.ask("SELECT COALESCE(MAX(number), 0) FROM metadata").fetchone()[0])
         previous: dict[str, Any] | None = None
         content = ""
-        for passage in passages:
-            if passage.piece.extra is not previous:
-                previous = passage.piece.extra
+        for document, passage in passages:
+            if passage.metadata is not previous:
+                previous = passage.metadata
                 content = encode_metadata(previous)
             if not content:
-                numbered.append(passage)
+                numbers.append(0)
                 continue
-            key = (passage.document, content)
+            key = (document, content)
             number = self._metadata_numbers.get(key)
             if number is None:
                 last += 1
@@ -356,10 +318,10 @@ class Transaction(ABC):
                 if len(self._metadata_numbers) >= _RECENT_METADATA:
                     self._metadata_numbers.clear()
                 self._metadata_numbers[key] = number
-                rows.append((number, passage.document, content))
-            numbered.append(passage._replace(metadata_number=number))
+                rows.append((number, document, content))
+            numbers.append(number)
         self._insert_metadata(rows)
-        return numbered
+        return numbers
 
     def remove(self, column: str, values: Collection[Any]) -> int:
         """Remove the passages whose `document`, `id` or `url` is among the values; returns how many there were."""

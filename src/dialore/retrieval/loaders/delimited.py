@@ -122,7 +122,7 @@ class _Table:
         Raises:
             RefusedGroups: Nobody knows who may read it.
         """
-        extra: dict[str, Any] = {}
+        metadata: dict[str, Any] = {}
         parts = []
         for column, cell in record.cells.items():
             if holds_groups(cell.text):
@@ -132,12 +132,12 @@ class _Table:
             name = self._names.get(column, "")
             parts.append(f"{name}: {cell.text}" if name else cell.text)
             if name and len(cell.text) <= MAX_METADATA_CELL:
-                extra[name] = cell.text
+                metadata[name] = cell.text
         if not parts:
             return None
         if self._groups:
-            extra[GROUPS] = self._groups_of(record)
-        return Section([Paragraph(row(parts), is_row=True)], extra=extra)
+            metadata[GROUPS] = self._groups_of(record)
+        return Section([Paragraph(row(parts), is_row=True)], metadata=metadata)
 
     def _groups_of(self, record: _Record) -> list[str]:
         if record.is_doubtful:

@@ -78,7 +78,7 @@ def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -
             tree = etree.fromstring(TAG.sub(" ", text).encode("utf-8", "replace") or b" ", parser)
     if tree is None:
         return
-    extra = apply_groups([*front.metadata.items(), *groups])
+    metadata = apply_groups([*front.metadata.items(), *groups])
     own = " ".join(tree.xpath("string(//title[not(ancestor::svg)])").split())
     title = " > ".join(dict.fromkeys(name for name in (title, own) if name))
     addresses = tree.xpath("//link[@rel='canonical']/@href | //meta[@property='og:url']/@content")
@@ -86,7 +86,7 @@ def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -
     main = tree.xpath("//main | //*[@role='main']") or tree.xpath("//article[count(//article) = 1]")
     for blocks in [_blocks(main[0]), _blocks(tree, main[0])] if main else [_blocks(tree)]:
         for section in split_at_headings(_drop_repeated_title(blocks, title), title, url):
-            yield replace(section, extra=extra)
+            yield replace(section, metadata=metadata)
 
 
 def read_html_fragment(text: str) -> list[tuple[int, Paragraph]]:
@@ -307,7 +307,7 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
             if is_binary(page):
                 raise Unreadable("it is encrypted, or no text")  # noqa: TRY301
             for section in read_html(page, lambda _, why, name=name: notice(name, why), title):  # type: ignore[misc]
-                yield replace(section, extra=apply_groups([*groups.items(), *section.extra.items()]))
+                yield replace(section, metadata=apply_groups([*groups.items(), *section.metadata.items()]))
         except Unreadable as error:
             notice(name, error)
 

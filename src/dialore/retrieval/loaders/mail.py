@@ -128,10 +128,10 @@ class _Mail:
         named = [(name, str(value)) for name, value in message.raw_items() if names_groups(name)]
         restriction = apply_groups(named)
         for section in self._sections(message, depth, has_head=has_head):
-            extra = section.extra
+            metadata = section.metadata
             if restriction:
-                extra = apply_groups([*restriction.items(), *section.extra.items()])
-            yield replace(section, extra=extra)
+                metadata = apply_groups([*restriction.items(), *section.metadata.items()])
+            yield replace(section, metadata=metadata)
 
     def _sections(self, message: MIMEPart, depth: int, *, has_head: bool) -> Iterator[Section]:
         title = _header(message, "Subject")

@@ -89,11 +89,11 @@ def section_of_object(data: Any) -> Section:  # noqa: ANN401 - whatever JSON hol
     fields = apply_groups(lift_metadata({name: value for name, value in data.items() if name != key}))
     url_key = next((name for name in _URL_KEYS if isinstance(fields.get(name), str)), "")
     title = fields.get("title")
-    extra = {name: value for name, value in fields.items() if name not in {url_key, *RESERVED_NAMES}}
+    metadata = {name: value for name, value in fields.items() if name not in {url_key, *RESERVED_NAMES}}
     if title is not None and not isinstance(title, str):
-        extra["title_"], title = title, ""
+        metadata["title_"], title = title, ""
     # A line's text is one passage's or one article's: blank lines part paragraphs.
-    return Section(paragraphs(text), " ".join((title or "").split()), fields[url_key] if url_key else "", extra)
+    return Section(paragraphs(text), " ".join((title or "").split()), fields[url_key] if url_key else "", metadata)
 
 
 def find_text(data: dict[str, Any]) -> tuple[str, str]:
@@ -114,13 +114,13 @@ def read_markdown(text: str, notice: Reject) -> Iterator[Section]:
     """Yield the sections of a Markdown text; front matter gives a title and metadata."""
     front = split_front_matter(text, notice)
     for section in split_at_headings(_blocks(_TARGET.sub("", front.text), notice), front.title):
-        yield replace(section, extra=front.metadata)
+        yield replace(section, metadata=front.metadata)
 
 
 def read_text(text: str, notice: Reject) -> Iterator[Section]:
     """Yield the one section of a plain text. It has no front matter, unless that names `groups`."""
     front = split_front_matter(text, notice, only_groups=True)
-    yield Section(paragraphs(front.text), front.title, extra=front.metadata)
+    yield Section(paragraphs(front.text), front.title, metadata=front.metadata)
 
 
 @functools.cache

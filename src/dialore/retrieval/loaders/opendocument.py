@@ -72,7 +72,7 @@ def read_odt(data: bytes, notice: Reject, *, include_hidden: bool = False) -> It
         title = "" if meta is None else " ".join((meta.findtext("{*}meta/{*}title") or "").split())
         groups = apply_groups([] if meta is None else _named_groups(meta)).get(GROUPS)
     for section in split_at_headings(blocks, title):
-        yield replace(section, extra={} if groups is None else {GROUPS: groups})
+        yield replace(section, metadata={} if groups is None else {GROUPS: groups})
 
 
 def _part(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -56,7 +56,7 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
             pages.append(own)
         title = document.get_metadata_value("Title")
         named = [(GROUPS, text) for name in _GROUP_KEYS if (text := document.get_metadata_value(name))]
-        extra = apply_groups(named)
+        metadata = apply_groups(named)
     paragraphs = list(_across_pages(pages))
     left_out = []
     if pictured:
@@ -72,7 +72,7 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
         reject(where, why)
     if unclear := _page_list(number for number, page in enumerate(pages) if _is_no_text(page)):
         reject(unclear, "its fonts do not say which letters they show: what was read may be no text")
-    yield Section(paragraphs, " ".join(title.split()), extra=extra)
+    yield Section(paragraphs, " ".join(title.split()), metadata=metadata)
 
 
 def _open_pdf(data: bytes, reject: Reject) -> Any:  # noqa: ANN401 - pypdfium2 has no types

@@ -230,7 +230,7 @@ def _say_sections(
     sections = read_sections(path, file_format, told("reject"), told("notice"), ocr=ocr, include_hidden=include_hidden)
     for section in sections:
         _limit_time(seconds)
-        fields = [section.paragraphs, section.title, section.url, section.extra, section.line]
+        fields = [section.paragraphs, section.title, section.url, section.metadata, section.line]
         text = json.dumps(fields, ensure_ascii=False)
         if any(not paragraph.text.isspace() and paragraph.text for paragraph in section.paragraphs):
             characters += len(text)

@@ -185,5 +185,5 @@ def _read_office(data: bytes, file_format: FileFormat, notice: Reject, *, includ
     with library("Office file", "lxml"):
         groups = property_groups(data)
     for section in _OFFICE[file_format](data, notice, include_hidden=include_hidden):
-        extra = {**section.extra, GROUPS: groups} if groups else section.extra
-        yield replace(section, extra=extra)
+        metadata = {**section.metadata, GROUPS: groups} if groups else section.metadata
+        yield replace(section, metadata=metadata)

@@ -42,7 +42,7 @@ def read_rtf(data: bytes, notice: Reject) -> Iterator[Section]:
     title = str(result.metadata.get("title") or "")
     for section in read_markdown(_IMAGE.sub("", result.content), notice):
         names = dict.fromkeys(filter(None, (title, section.title)))
-        extra = section.extra
+        metadata = section.metadata
         if groups is not None:
-            extra = apply_groups([(GROUPS, groups), *section.extra.items()])
-        yield replace(section, title=" > ".join(names), extra=extra)
+            metadata = apply_groups([(GROUPS, groups), *section.metadata.items()])
+        yield replace(section, title=" > ".join(names), metadata=metadata)

@@ -42,8 +42,8 @@ def read_json(text: str, notice: Reject) -> Iterator[Section]:
         try:
             section = _read_item(item)
             if restriction:
-                extra = apply_groups([(GROUPS, restriction), *section.extra.items()])
-                section = replace(section, extra=extra)
+                metadata = apply_groups([(GROUPS, restriction), *section.metadata.items()])
+                section = replace(section, metadata=metadata)
         except Unreadable as error:
             refused += isinstance(error, RefusedGroups)
             notice(f"item {number}", f"left out: {error}")
@@ -105,7 +105,7 @@ def _read_item(item: Any) -> Section:  # noqa: ANN401
     }
     if GROUPS in metadata:
         extra[GROUPS] = metadata[GROUPS]
-    return Section([Paragraph(text, is_row=True)], extra=extra)
+    return Section([Paragraph(text, is_row=True)], metadata=extra)
 
 
 def _flatten(name: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
@@ -154,10 +154,10 @@ def read_notebook(text: str, notice: Reject) -> Iterator[Section]:
             _check_cell(cell, number)
             parts += _read_cell(cell, language, number, notice)
     for section in read_markdown("\n\n".join(parts), notice):
-        extra = section.extra
+        metadata = section.metadata
         if groups is not None:
-            extra = apply_groups([(GROUPS, groups), *section.extra.items()])
-        yield replace(section, extra=extra)
+            metadata = apply_groups([(GROUPS, groups), *section.metadata.items()])
+        yield replace(section, metadata=metadata)
 
 
 def _check_cell(cell: dict[str, Any], number: int) -> None:

@@ -185,8 +185,8 @@ class CorpusEngine(SearchEngine):
         results = []
         for pieces in list(pages.values())[:count]:
             page = await asyncio.to_thread(page_of, pieces[0]) if page_of else pieces
-            at = pieces[0].passage
-            results.append(WebResult(at.url, at.title, text=_join_passages(piece.text for piece in page or pieces)))
+            text = _join_passages(piece.text for piece in page or pieces)
+            results.append(WebResult(pieces[0].url, pieces[0].title, text=text))
         return results
 
     def close(self) -> None:

@@ -43,8 +43,8 @@ class WebSource:
 
     The query is redacted, the engine asked, the first pages fetched and read at once, their text split into passages,
     unsafe ones and sentences that command the model dropped, and the rest reranked by the redacted query. Where a page
-    cannot be had, its snippet stands in for it. A piece's `detail` has `title`, `url`, `engine`, `snippet` (whether it
-    is one) with `page_error`, and `suspicious` (whether commands were dropped from it). The reranker may be a spec.
+    cannot be had, its snippet stands in for it. An item has `title`, `url`, `engine`, `page_error` (if it is a
+    snippet), and `suspicious` (whether commands were dropped from it). The reranker may be a spec.
     """
 
     kind: Source = "web"
@@ -71,7 +71,7 @@ class WebSource:
         except DialoreError as error:
             error.query = sent
             raise
-        failed = {passage.url: instead for passage, instead in pieces if instead}
+        failed = {passage.url: page_error for passage, page_error in pieces if page_error}
         notes += [f"{url}: {reason}; its snippet stands in for it" for url, reason in failed.items()]
         return SearchResult(knowledge, query=sent, notes=[*notes, *dropped])
 
@@ -112,13 +112,14 @@ class WebSource:
             log.info("no page from %s: %s", result.url, reason)
             snippet = result.snippet.strip()
             return [(Passage(snippet, result.title, result.url), reason)] if snippet else []
-        section = Section([Paragraph(without_controls(line)) for line in page.text.splitlines()])
-        return [(Passage(piece.text, result.title or page.title, page.url), "") for piece in _CHUNKING.split(section)]
+        paragraphs = [Paragraph(without_controls(line)) for line in page.text.splitlines()]
+        section = Section(paragraphs, result.title or page.title, page.url)
+        return [(passage, "") for passage in _CHUNKING.split(section)]
 
     def _ranked(self, query: str, pieces: Sequence[_Piece], top: int) -> tuple[list[Knowledge], list[str]]:
-        kept: list[tuple[Passage, dict[str, object]]] = []
+        kept: list[tuple[Passage, bool, str]] = []
         unsafe = commands = 0
-        for passage, instead in pieces:
+        for passage, page_error in pieces:
             text, in_text = without_commands(passage.text)
             title, in_title = without_commands(passage.title)
             dropped = in_text + in_title
@@ -126,14 +127,15 @@ class WebSource:
             if text and not is_safe(f"{title}\n{text}"):
                 unsafe += 1
             elif text:
-                detail = {"snippet": bool(instead), "suspicious": dropped > 0, "page_error": instead}
-                detail["engine"] = self.engine.name
-                kept.append((Passage(text, title, passage.url), detail))
+                kept.append((Passage(text, title, passage.url), dropped > 0, page_error))
         notes = [f"unsafe passages left out: {unsafe}"] if unsafe else []
         notes += [f"sentences that command the model left out: {commands}"] if commands else []
-        ranked = self._reranker.rerank(query, [passage.text for passage, _ in kept], top)
-        best = ((*kept[at], score) for at, score in ranked)
-        return [Knowledge.of_passage(passage, self.kind, score, **detail) for passage, detail, score in best], notes
+        found: list[Knowledge] = []
+        for position, score in self._reranker.rerank(query, [passage.text for passage, _, _ in kept], top):
+            passage, is_suspicious, page_error = kept[position]
+            fields = {"engine": self.engine.name, "page_error": page_error, "suspicious": is_suspicious}
+            found.append(Knowledge.of_passage(passage, self.kind, score, **fields))
+        return found, notes
 
 
 def _corpus(place: str) -> CorpusEngine:
