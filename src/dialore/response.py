@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
@@ -42,8 +42,6 @@ class Demands(BaseModel):
 
 Outcome = Literal["ok", "repaired", "unparsed", "failed"]
 
-# Runs that were made before November 2026 have `by`, `waited` and `differs`: they are read, and not written.
-
 
 class StageTrace(BaseModel):
     """The record of one stage.
@@ -67,7 +65,7 @@ class StageTrace(BaseModel):
     """
 
     stage: str
-    model: str = Field(default="dialore", validation_alias=AliasChoices("model", "by"))
+    model: str = "dialore"
     outcome: Outcome = "ok"
     started: float = 0.0
     seconds: float = 0.0
@@ -78,7 +76,7 @@ class StageTrace(BaseModel):
     summary: str = ""
     usage: Usage = Field(default_factory=Usage)
     notes: list[str] = Field(default_factory=list)
-    prompt_changed: bool = Field(default=False, validation_alias=AliasChoices("prompt_changed", "differs"))
+    prompt_changed: bool = False
     recorded_with: str = ""
     error: str = ""
 
@@ -123,14 +121,14 @@ class Grounding(BaseModel):
     id: str = ""
     method: str = ""
     status: Literal["ok", "failed"] = "ok"
-    model: str = Field(default="", validation_alias=AliasChoices("model", "by"))
+    model: str = ""
     demands: Demands | None = None
     plan: list[str] | None = None
     kinds: dict[str, str] | None = None
     knowledge: list[Knowledge] = Field(default_factory=list)
     usage: Usage = Field(default_factory=Usage)
     seconds: float = 0.0
-    queued_s: float = Field(default=0.0, validation_alias=AliasChoices("queued_s", "waited"))
+    queued_s: float = 0.0
     trace: list[StageTrace] = Field(default_factory=list)
     error: str | None = None
 

@@ -319,22 +319,14 @@ class ServerSettings(Strict):
     connections_per_address: int = Field(
         default=256, ge=1, description="Of them those of one address: a proxy in front has one address for all."
     )
-    open_per_address: int = Field(
-        default=16, ge=1, description="Requests under way at once to paths that need no key, of one address."
-    )
-    max_head: int = Field(default=32_768, ge=1000, description="Bytes of a request's line and headers.")
-    head_seconds: float = Field(default=20, gt=0, description="In which they have to come.")
-    body_seconds: float = Field(default=120, gt=0, description="In which a whole body has to come.")
     max_body: int = Field(default=1_000_000, ge=1, description="Bytes of a request.")
     max_upload: int = Field(default=20_000_000, ge=1, description="Bytes of an uploaded file, also when unpacked.")
     read_seconds: float = Field(default=60, gt=0, description="That reading an uploaded file may take.")
     read_memory: int = Field(default=2_000_000_000, ge=200_000_000, description="Bytes that reading it may take.")
-    read_characters: int = Field(default=20_000_000, ge=1, description="Of its text.")
     ocr: bool = Field(default=False, description="Read scanned pages, by the extra `ocr`.")
     include_hidden: bool = Field(
         default=False, description="Read what Office files hide, too: sheets, rows, columns, slides, shapes, text."
     )
-    max_messages: int = Field(default=500, ge=1)
     max_characters: int = Field(default=200_000, ge=1, description="Of all messages together.")
     max_tokens: int = Field(default=4096, ge=1, description="The most that a request may ask for.")
     max_seconds: float = Field(default=300, gt=0, description="Of one response.")

@@ -83,7 +83,8 @@ def services(folder):
     """A function that starts services, which all end with the block; their knowledge is in the folder."""
     import uvicorn
 
-    from dialore.server.app import bounded_protocol, create_app
+    from dialore.server.app import create_app
+    from dialore.server.connections import bounded_protocol
 
     with contextlib.ExitStack() as stack:
 

@@ -94,7 +94,7 @@ def test_where_nothing_is_needed_the_draft_streams_without_a_rewrite(serving):
 
 
 def test_a_stream_tells_steps_and_the_draft_and_that_it_goes_on_in_silence(serving, monkeypatch):
-    monkeypatch.setattr("dialore.server.common._SILENCE", 0.02)
+    monkeypatch.setattr("dialore.server.service._SILENCE_S", 0.02)
     model = Scripted("Welcome there. [1]", needs=[need("Dogs are welcome on the terrace.")])
     running = serving(model)
     running.http.post("/v1/knowledge/files", files={"file": ("cafe.md", b"Dogs are welcome on the terrace.")})
@@ -284,8 +284,9 @@ def test_without_a_model_it_shows_what_was_found(serving):
     assert "honey" in running.say("I have a cold and want honey.").json()["choices"][0]["message"]["content"]
 
 
-def test_the_user_and_the_length_of_the_history(serving):
-    running = serving(server={"max_messages": 3, "max_characters": 100})
+def test_the_user_and_the_length_of_the_history(serving, monkeypatch):
+    monkeypatch.setattr("dialore.server.service.MAX_MESSAGES", 3)
+    running = serving(server={"max_characters": 100})
     assert running.say(user="ada").status_code == 200
     long = running.say("word " * 30)
     assert (long.status_code, long.json()["error"]["code"]) == (400, "context_length_exceeded")

@@ -27,8 +27,9 @@ def answer(connection):
     return said.decode()
 
 
-def test_a_large_head_is_refused_while_it_comes(serving):
-    running = serving(server={"max_head": 5000})
+def test_a_large_head_is_refused_while_it_comes(serving, monkeypatch):
+    monkeypatch.setattr("dialore.server.connections.MAX_HEAD", 5000)
+    running = serving()
     for line in (b"X: " + b"a" * 900 + b"\r\n", b"a" * 900):  # many headers, one without an end
         with opened(running) as connection:
             connection.sendall(GET)
@@ -46,8 +47,9 @@ def test_a_large_head_is_refused_while_it_comes(serving):
 
 
 @pytest.mark.parametrize("begun", [b"", GET, b"G"])
-def test_an_unfinished_head_is_not_waited_for(serving, begun):
-    running = serving(server={"head_seconds": 0.3})
+def test_an_unfinished_head_is_not_waited_for(serving, monkeypatch, begun):
+    monkeypatch.setattr("dialore.server.connections.HEAD_S", 0.3)
+    running = serving()
     with opened(running) as connection:
         connection.sendall(begun)
         assert answer(connection).startswith("HTTP/1.1 408 ")
@@ -58,8 +60,9 @@ def test_an_unfinished_head_is_not_waited_for(serving, begun):
         assert "HTTP/1.1 408 " in said
 
 
-def test_a_body_that_trickles_is_given_up_as_a_whole(serving):
-    running = serving(server={"body_seconds": 0.5, "annotate": None})
+def test_a_body_that_trickles_is_given_up_as_a_whole(serving, monkeypatch):
+    monkeypatch.setattr("dialore.server.middleware.BODY_S", 0.5)
+    running = serving(server={"annotate": None})
     for path in ("/v1/chat/completions", "/v1/annotate/answers"):
         with opened(running) as connection:
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n"
@@ -96,8 +99,25 @@ def test_an_address_has_so_many_connections(serving):
     wait_until(answered)
 
 
-def test_an_open_path_has_so_many_requests_of_an_address(serving):
-    running = serving(server={"open_per_address": 2})
+@pytest.mark.parametrize("reads_again", [True, False])
+def test_a_client_that_does_not_read_is_disconnected(serving, monkeypatch, reads_again):
+    monkeypatch.setattr("dialore.server.connections.READ_S", 0.3)
+    running = serving()
+    connections = running.server.server_state.connections
+    with opened(running) as client:
+        wait_until(lambda: connections)
+        [connection] = connections
+        connection.loop.call_soon_threadsafe(connection.pause_writing)  # as asyncio does when its buffer is full
+        if reads_again:
+            connection.loop.call_soon_threadsafe(connection.resume_writing)
+            time.sleep(0.5)
+            client.sendall(GET + b"Connection: close\r\n\r\n")
+        assert bool(answer(client)) == reads_again
+
+
+def test_an_open_path_has_so_many_requests_of_an_address(serving, monkeypatch):
+    monkeypatch.setattr("dialore.server.middleware.OPEN_PER_ADDRESS", 2)
+    running = serving()
     head = b"POST /v1/annotate/answers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
     held = [opened(running) for _ in range(2)]
     try:

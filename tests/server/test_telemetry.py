@@ -63,7 +63,7 @@ def test_what_is_given_up_and_what_fails_say_so(serving, exported):
 
             raise ModelError("secret")
 
-    running = serving(Scripted("word " * 2000, pause=0.02), server={"max_seconds": 0.3})
+    running = serving(Scripted("word " * 2000, pause=0.02), server={"max_seconds": 2})
     assert running.say().status_code == 504
     [whole] = [each for each in spans(running, exported) if each.kind.name == "SERVER"]
     assert (whole.status.status_code.name, whole.attributes["error.type"]) == ("ERROR", "TimeoutError")

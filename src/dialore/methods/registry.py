@@ -81,19 +81,6 @@ def method_options(cls: type[Method]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls) if field.name not in sources}  # type: ignore[arg-type]
 
 
-_RENAMED = {
-    "broken": "on_invalid_plan",
-    "drawn": "shuffle_answers",
-    "longest": "max_chars",
-    "prompting": "prompt_variant",
-    "reading": "plan_parser",
-    "response_prompting": "response_prompt_variant",
-    "together": "parallel_selection",
-    "whole_sets": "keep_whole_sets",
-}
-"""Options' names in earlier versions, with those of today."""
-
-
 def create_method(name: str, sources: Mapping[str, object], options: Mapping[str, object] | None = None) -> Method:
     """Make a method of its sources (`graph`, `documents`, ...) and options by name.
 
@@ -117,9 +104,7 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
 
 
 def unknown_option(methods: str, option: str, known: Collection[str]) -> InputError:
-    """Return the error of an option that no method has; of one that was renamed, with its name of today."""
-    if _RENAMED.get(option, "") in known:
-        return InputError(f"the option {option} of {methods} is called {_RENAMED[option]} now", hint="use that name")
+    """Return the error of an option that no method has."""
     return UnknownNameError(f"option of {methods}", option, known)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import multiprocessing.connection
 import os
@@ -11,10 +10,9 @@ import signal
 import socket
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
@@ -23,11 +21,11 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dialore import __version__
 from dialore.errors import DialoreError, InputError
 from dialore.server import annotate, knowledge, memory, openai, pages, runs
+from dialore.server.connections import bounded_protocol
 from dialore.server.errors import ServiceError, full_disk, reply
 from dialore.server.middleware import Guard, check_address
 from dialore.server.service import Service
@@ -184,80 +182,6 @@ def bound(settings: ServerSettings) -> socket.socket:
         hint = "see server.host and server.port"
         raise InputError(f"cannot serve at {settings.host}:{settings.port}: {error.strerror}", hint=hint) from error
     return shared
-
-
-# --- connections: how many, how large the head of a request may be, and how long it may take to come
-
-_PHRASES = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
-
-
-class _Connection(HttpToolsProtocol):
-    """A connection; `_head` counts the bytes of the head that is coming, None where none is."""
-
-    settings: ClassVar[ServerSettings]
-    by_address: ClassVar[Counter[str]]
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._head: int | None = 0
-        self._address = self.client[0] if self.client else ""
-        self._waiting = self.loop.call_later(self.settings.head_seconds, self._refuse, 408, "no request came")
-        self.by_address[self._address] += 1
-        is_many = self.by_address[self._address] > self.settings.connections_per_address
-        if is_many or len(self.connections) > self.settings.connections:
-            self._refuse(503, "too many connections" + " from this address" * is_many)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.by_address[self._address] -= 1
-        if not self.by_address[self._address]:
-            del self.by_address[self._address]
-        self._waiting.cancel()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        super().data_received(data)
-        if self._head is not None:
-            self._head += len(data)
-            if self._head > self.settings.max_head:
-                self._refuse(431, "the request's head is too large")
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._head = 0
-        self._waiting.cancel()
-        self._waiting = self.loop.call_later(self.settings.head_seconds, self._refuse, 408, "the head did not come")
-
-    def on_headers_complete(self) -> None:
-        self._waiting.cancel()
-        self._head = None
-        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.settings.max_head:
-            self._refuse(431, "the request's head is too large")
-        if not self.transport.is_closing():
-            super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        if not self.transport.is_closing():
-            super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        if not self.transport.is_closing():
-            super().on_message_complete()
-
-    def _refuse(self, status: int, message: str) -> None:
-        self._waiting.cancel()
-        if self.transport.is_closing():
-            return
-        body = json.dumps(ServiceError(status, message, code="connection_refused").body).encode()
-        head = f"HTTP/1.1 {status} {_PHRASES[status]}\r\nContent-Type: application/json\r\nConnection: close\r\n"
-        self.transport.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        self.transport.close()
-
-
-def bounded_protocol(settings: ServerSettings) -> type[asyncio.Protocol]:
-    """Return uvicorn's reader of requests, which refuses in a line what is beyond the settings, and hangs up."""
-    return type("Connection", (_Connection,), {"settings": settings, "by_address": Counter()})
 
 
 class _Server(uvicorn.Server):

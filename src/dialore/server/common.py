@@ -21,11 +21,11 @@ from dialore.llm.model import Usage
 from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError
-from dialore.server.service import Asked, Events, Service, explain_errors
+from dialore.server.service import Asked, Event, Events, Service, explain_errors
 
 _NAMED = 256
 _CLIENT_GONE = 499  # not a status of HTTP: nobody reads it
-_SILENCE = 10.0  # seconds without an event after which a stream says that it goes on
+_STILL_AT_WORK = ": still at work\n\n"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
 """The pattern of names of users and conversations."""
 Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
@@ -203,23 +203,11 @@ def usage_of(usage: Usage) -> dict[str, int]:
 async def last(events: Events) -> tuple[str, Response]:
     """Return the trace's id and the whole response."""
     async with aclosing(events):
-        async for event in events:
-            if isinstance(event, tuple):
-                return event
+        async for batch in events:
+            for event in batch:
+                if isinstance(event, tuple):
+                    return event
     raise RuntimeError("an answer ends in its response")
-
-
-async def begun(events: Events) -> Events:
-    """Return the same events, once the first has come: what cannot be answered at all is thus refused by its status."""
-    first = await anext(events)
-
-    async def following() -> Events:
-        async with aclosing(events):
-            yield first
-            async for event in events:
-                yield event
-
-    return following()
 
 
 async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -247,34 +235,37 @@ def event_of(data: dict[str, Any], name: str = "") -> str:
     return f"{named}data: {json.dumps(data)}\n\n"
 
 
-def stream_events(request: Request, events: AsyncGenerator[str]) -> StreamingResponse:
-    """Events as they come; an error ends them as OpenAI's servers do. A client that goes ends the work.
+async def stream_events(
+    request: Request, events: Events, opening: str, convert: Callable[[Event], str]
+) -> StreamingResponse:
+    """Return a response that streams events as server-sent events; events that arrive together are sent together.
 
-    Where none comes for a while, a comment keeps clients and proxies from giving up: a slow model thinks for minutes.
+    An error before the first event is raised. A later one ends the stream with an error event, as OpenAI's servers do.
+    If the client disconnects, the work is cancelled. During long silences, a comment keeps clients and proxies waiting.
+
+    Args:
+        request: The request, whose state gets the final status for the log.
+        events: The events in batches. An empty batch stands for a silence.
+        opening: The text that the stream begins with.
+        convert: Returns an event as text, or "" if this API has no such event.
     """
+    first_batch = await anext(events)
 
-    async def explained() -> AsyncGenerator[str]:
-        async with aclosing(events):
-            following = asyncio.ensure_future(anext(events, None))
-            try:
-                while True:
-                    if not (await asyncio.wait((following,), timeout=_SILENCE))[0]:
-                        yield ": still at work\n\n"
-                    elif (event := following.result()) is None:
-                        return
-                    else:
-                        following = asyncio.ensure_future(anext(events, None))
-                        yield event
-            except ServiceError as error:
-                # The head said 200 before the failure; logs and figures report the outcome.
-                request.state.status = error.status_code
-                yield event_of(error.body)
-            except asyncio.CancelledError:
-                request.state.status = _CLIENT_GONE
-                raise
-            finally:
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
+    async def send_events() -> AsyncGenerator[str]:
+        try:
+            async with aclosing(events):
+                yield opening + "".join(map(convert, first_batch))
+                async for batch in events:
+                    text = "".join(map(convert, batch)) if batch else _STILL_AT_WORK
+                    if text:
+                        yield text
+        except ServiceError as error:
+            # The head said 200 before the failure; logs and figures report the outcome.
+            request.state.status = error.status_code
+            yield event_of(error.body)
+        except asyncio.CancelledError:
+            request.state.status = _CLIENT_GONE
+            raise
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(explained(), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(send_events(), media_type="text/event-stream", headers=headers)

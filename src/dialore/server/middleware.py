@@ -26,7 +26,12 @@ from dialore.server.telemetry import Telemetry
 from dialore.settings import KeySettings, ServerSettings
 
 _UPLOADS = "/v1/knowledge/files"
-_PATIENCE = 30  # seconds in which the next part of a body has to come
+OPEN_PER_ADDRESS = 16
+"""Maximum requests under way from one address to paths that need no key."""
+BODY_S = 120.0
+"""Seconds within which a whole body has to come."""
+_PART_S = 30.0
+"""Seconds within which the next part of a body has to come."""
 _DAY = 86_400
 _SINGLE_HEADERS = {"host", "origin", "authorization", "content-length"}
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -172,11 +177,7 @@ class Guard:
                 if "held" in scope["state"] and not message.get("more_body", False):
                     scope["state"]["held"].close()  # before the end is sent: who has it may ask again
                 message = {**message, "body": b""} if is_head else message
-            try:
-                async with asyncio.timeout(self._settings.body_seconds):
-                    await send(message)
-            except TimeoutError:
-                raise ServiceError(499, "the client does not read the answer", code="client_gone") from None
+            await send(message)
 
         request = secrets.token_hex(8)
         with self._telemetry.request(scope, request):
@@ -198,7 +199,7 @@ class Guard:
         length = headers.get("content-length", "0")
         self._check_size(scope, float(length) if length.isdecimal() else math.inf)
         if is_open := scope["path"] in self._open_paths:
-            name, most = scope["client"][0] if scope.get("client") else "", self._settings.open_per_address
+            name, most = scope["client"][0] if scope.get("client") else "", OPEN_PER_ADDRESS
         else:
             caller = scope["state"]["caller"] = self._caller(headers)
             name, most = caller.name, caller.settings.concurrency or self._settings.concurrency
@@ -246,14 +247,14 @@ class Guard:
     def _limit_body(self, scope: Scope, receive: Receive) -> Receive:
         """Receives a body that has to stay small, and to come."""
         read, whole = 0, False
-        until = asyncio.get_running_loop().time() + self._settings.body_seconds
+        until = asyncio.get_running_loop().time() + BODY_S
 
         async def measured() -> Message:
             nonlocal read, whole
             if whole:
                 return await receive()
             try:
-                async with asyncio.timeout_at(min(until, asyncio.get_running_loop().time() + _PATIENCE)):
+                async with asyncio.timeout_at(min(until, asyncio.get_running_loop().time() + _PART_S)):
                     message = await receive()
             except TimeoutError:
                 raise ServiceError(408, "the request's body did not come", code="request_timeout") from None

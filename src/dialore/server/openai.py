@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
@@ -19,7 +19,6 @@ from dialore.server.common import (
     JsonRoute,
     Part,
     Tokens,
-    begun,
     event_of,
     last,
     service_of,
@@ -29,7 +28,7 @@ from dialore.server.common import (
     usage_of,
 )
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import Asked, Draft, Events, Stage, finish_reason, grounding_of
+from dialore.server.service import Asked, Draft, Event, Stage, finish_reason, grounding_of
 
 router = APIRouter(prefix="/v1", route_class=JsonRoute)
 
@@ -104,8 +103,8 @@ async def complete(request: Request, body: ChatRequest) -> Reply:
     request.state.told = {"model": body.model}
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
-        head["object"] = "chat.completion.chunk"
-        return stream_events(request, _chunks(await begun(events), head, asked.notes, with_usage=with_usage))
+        chunks = _Chunks({**head, "object": "chat.completion.chunk"}, asked.notes, with_usage=with_usage)
+        return await stream_events(request, events, chunks.opening, chunks.convert)
     trace, response = await until_gone(request, last(events))
     grounding = grounding_of(response, trace, asked.notes)
     message = {"role": "assistant", "content": response.text, "refusal": None, "grounding": grounding}
@@ -113,28 +112,42 @@ async def complete(request: Request, body: ChatRequest) -> Reply:
     return reply({**head, "object": "chat.completion", "choices": [choice], "usage": usage_of(response.usage)})
 
 
-async def _chunks(
-    events: Events, head: dict[str, object], notes: Sequence[str], *, with_usage: bool
-) -> AsyncGenerator[str]:
-    def chunk(delta: dict[str, object], finish: str | None = None, **further: object) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return event_of({**head, "choices": [choice], **further})
+@dataclass(frozen=True, slots=True)
+class _Chunks:
+    """The events of a chat completion as chunks.
 
-    yield chunk({"role": "assistant", "content": ""})
-    async with aclosing(events):
-        async for event in events:
-            if isinstance(event, str):
-                yield chunk({"content": event})
-            elif isinstance(event, Stage):
-                yield chunk({}, stage=event.name, step=event.step, steps=event.steps)
-            elif isinstance(event, Draft):
-                yield chunk({}, draft=event.text)
-            else:
-                trace, response = event
-                yield chunk({}, finish_reason(response), grounding=grounding_of(response, trace, notes))
-                if with_usage:
-                    yield event_of({**head, "choices": [], "usage": usage_of(response.usage)})
-    yield "data: [DONE]\n\n"
+    Attributes:
+        head: The fields of every chunk.
+        notes: What of the request was passed over.
+        with_usage: Whether the last chunk has the usage.
+    """
+
+    head: Mapping[str, object]
+    notes: Sequence[str]
+    with_usage: bool
+
+    @property
+    def opening(self) -> str:
+        """The first chunk."""
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def convert(self, event: Event) -> str:
+        """Return the chunk of an event; the last event ends the stream."""
+        if isinstance(event, str):
+            return self._chunk({"content": event})
+        if isinstance(event, Stage):
+            return self._chunk({}, stage=event.name, step=event.step, steps=event.steps)
+        if isinstance(event, Draft):
+            return self._chunk({}, draft=event.text)
+        trace, response = event
+        text = self._chunk({}, finish_reason(response), grounding=grounding_of(response, trace, self.notes))
+        if self.with_usage:
+            text += event_of({**self.head, "choices": [], "usage": usage_of(response.usage)})
+        return text + "data: [DONE]\n\n"
+
+    def _chunk(self, delta: dict[str, object], finish: str | None = None, **fields: object) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return event_of({**self.head, "choices": [choice], **fields})
 
 
 # --- responses
@@ -198,7 +211,7 @@ async def respond(request: Request, body: ResponsesRequest) -> Reply:
     made = _Made(body, asked.notes)
     events = service.answer(asked, request.state.caller)
     if body.stream:
-        return stream_events(request, made.events(await begun(events)))
+        return await stream_events(request, events, made.opening, made.convert)
     return reply(made.whole(*await until_gone(request, last(events))))
 
 
@@ -218,6 +231,7 @@ class _Made:
             "error": None,
             "incomplete_details": None,
         }
+        self._position: dict[str, object] = {"item_id": self._item, "output_index": 0, "content_index": 0}
         self._number = -1
 
     def _message(self, status: str, *texts: str) -> dict[str, Any]:
@@ -244,25 +258,31 @@ class _Made:
         self._number += 1
         return event_of({"type": name, "sequence_number": self._number, **fields}, name)
 
-    async def events(self, events: Events) -> AsyncGenerator[str]:
-        """Yield the events of the stream."""
+    @property
+    def opening(self) -> str:
+        """The first events of the stream."""
         begun = {**self._said, "status": "in_progress", "output": []}
-        position: dict[str, object] = {"item_id": self._item, "output_index": 0, "content_index": 0}
-        yield self._event("response.created", response=begun)
-        yield self._event("response.in_progress", response=begun)
-        yield self._event("response.output_item.added", output_index=0, item=self._message("in_progress"))
-        yield self._event("response.content_part.added", **position, part=_part(""))
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, str):
-                    yield self._event("response.output_text.delta", **position, delta=event, logprobs=[])
-                elif isinstance(event, tuple):
-                    whole = self.whole(*event)
-                    text = event[1].text
-                    yield self._event("response.output_text.done", **position, text=text, logprobs=[])
-                    yield self._event("response.content_part.done", **position, part=_part(text))
-                    yield self._event("response.output_item.done", output_index=0, item=whole["output"][0])
-                    yield self._event(f"response.{whole['status']}", response=whole)
+        return (
+            self._event("response.created", response=begun)
+            + self._event("response.in_progress", response=begun)
+            + self._event("response.output_item.added", output_index=0, item=self._message("in_progress"))
+            + self._event("response.content_part.added", **self._position, part=_part(""))
+        )
+
+    def convert(self, event: Event) -> str:
+        """Return an event of the answer as events of the stream; stages and drafts have none."""
+        if isinstance(event, str):
+            return self._event("response.output_text.delta", **self._position, delta=event, logprobs=[])
+        if isinstance(event, Stage | Draft):
+            return ""
+        whole = self.whole(*event)
+        text = event[1].text
+        return (
+            self._event("response.output_text.done", **self._position, text=text, logprobs=[])
+            + self._event("response.content_part.done", **self._position, part=_part(text))
+            + self._event("response.output_item.done", output_index=0, item=whole["output"][0])
+            + self._event(f"response.{whole['status']}", response=whole)
+        )
 
 
 def _part(text: str) -> dict[str, object]:

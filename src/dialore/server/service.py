@@ -8,7 +8,6 @@ import itertools
 import logging
 import secrets
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -64,8 +63,46 @@ def _usage_so_far(steps: Sequence[StageTrace], text: str) -> Usage:
     return sum((step.usage for step in steps), under_way)
 
 
-Events: TypeAlias = "AsyncGenerator[str | Stage | Draft | tuple[str, Response]]"
-"""The events of an answer: stages, drafts and text as they come, at last the trace's id and the whole."""
+Event: TypeAlias = "str | Stage | Draft | tuple[str, Response]"
+"""An event of an answer: a stage, a draft, a text as it comes, or at last the trace's id and the whole response."""
+Events: TypeAlias = "AsyncGenerator[list[Event]]"
+"""The events of an answer, in batches of those that came together. An empty batch stands for a silence."""
+_SILENCE_S = 10.0
+MAX_MESSAGES = 500
+"""Maximum number of messages of a request."""
+MAX_FILE_CHARACTERS = 20_000_000
+"""Maximum characters of an uploaded file's text."""
+
+
+class _EventQueue:
+    """The events of a task that answers. Texts that come while the reader is busy become one."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._has_news = asyncio.Event()
+
+    def put(self, event: Event) -> None:
+        """Add an event."""
+        last = self._events[-1] if self._events else None
+        if isinstance(event, str) and isinstance(last, str):
+            self._events[-1] = last + event
+        else:
+            self._events.append(event)
+        self._has_news.set()
+
+    async def batches(self, task: asyncio.Task[Any]) -> Events:
+        """Yield the events until the task is done."""
+        task.add_done_callback(lambda _: self._has_news.set())
+        while self._events or not task.done():
+            if not self._events:
+                self._has_news.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_SILENCE_S):
+                        await self._has_news.wait()
+                if task.done() and not self._events:
+                    return
+            batch, self._events = self._events, []
+            yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +128,15 @@ class Service:
 
     def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = open_model) -> None:
         server = settings.server
-        limits = {"seconds": server.read_seconds, "memory": server.read_memory, "characters": server.read_characters}
-        reading = {"ocr": server.ocr, "include_hidden": server.include_hidden}
-        self.settings, self.knowledge = settings, AddedKnowledge(server.folder, **reading, **limits)
+        self.settings = settings
+        self.knowledge = AddedKnowledge(
+            server.folder,
+            seconds=server.read_seconds,
+            memory=server.read_memory,
+            characters=MAX_FILE_CHARACTERS,
+            ocr=server.ocr,
+            include_hidden=server.include_hidden,
+        )
         store_at = server.store or self.knowledge.folder / "store.sqlite"
         self.store = ServerStore(store_at, memory_days=server.memory_days, kept_days=server.kept_days)
         self._telemetry = telemetry
@@ -132,13 +175,9 @@ class Service:
         task.add_done_callback(self._tasks.discard)
 
     async def _dialogue(self, asked: Asked, served: Served, caller: Caller) -> Dialogue:
-        limits = self.settings.server
         texts = (*(message["content"] for message in asked.messages), *asked.persona, *asked.instructions)
-        sizes = {"messages": len(asked.messages), "characters": sum(map(len, texts))}
-        for unit, size in sizes.items():
-            if size > (most := getattr(limits, f"max_{unit}")):
-                message = f"{size} {unit}, more than the {most} that are taken"
-                raise ServiceError(400, message, code="context_length_exceeded", param="messages")
+        _check_length("messages", len(asked.messages), MAX_MESSAGES)
+        _check_length("characters", sum(map(len, texts)), self.settings.server.max_characters)
         sides = {"user": "user", "assistant": "system"}
         turns = [{"speaker": sides[message["role"]], "text": message["content"]} for message in asked.messages]
         persona = dict.fromkeys((*served.persona, *self.knowledge.persona, *asked.persona))
@@ -162,37 +201,23 @@ class Service:
                 wanted, sampling = asked.instructions, asked.sampling
                 stage_runner = dataclasses.replace(stage_runner, instructions=wanted, sampling=sampling, steps=steps)
             agent = Agent(served.agent.method, stage_runner, cite=served.agent.cite, rerank=served.agent.rerank)
-            waiting: deque[str | Stage | Draft] = deque()
-            awake = asyncio.Event()
-
-            def tell(event: str | Stage | Draft) -> None:
-                if isinstance(event, str) and waiting and isinstance(last := waiting[-1], str):
-                    waiting[-1] = last + event  # what comes while its reader is busy goes out as one piece
-                else:
-                    waiting.append(event)
-                awake.set()
-
+            events = _EventQueue()
             max_steps = steps_of(agent.method)
             responding = agent.respond(
                 dialogue,
-                tell,
-                lambda stage: tell(Stage(stage, stage.step, max(stage.step, max_steps))),
-                on_draft=lambda text: tell(Draft(text)),
+                events.put,
+                lambda stage: events.put(Stage(stage, stage.step, max(stage.step, max_steps))),
+                on_draft=lambda text: events.put(Draft(text)),
             )
             task = asyncio.create_task(asyncio.wait_for(responding, self.settings.server.max_seconds))
-            task.add_done_callback(lambda _: awake.set())
             began, text = time.time(), ""
             try:
-                while waiting or not task.done():
-                    if not waiting:
-                        awake.clear()
-                        await awake.wait()
-                        continue
-                    if isinstance(event := waiting.popleft(), str):
-                        if not text:
-                            self._telemetry.first_text(asked.model, time.time() - began)
-                        text += event
-                    yield event
+                async for batch in events.batches(task):
+                    written = "".join(event for event in batch if isinstance(event, str))
+                    if written and not text:
+                        self._telemetry.first_text(asked.model, time.time() - began)
+                    text += written
+                    yield batch
                 response = await task
             except BaseException as error:  # it took too long, or the client is gone
                 usage = _usage_so_far(steps, text)
@@ -207,7 +232,7 @@ class Service:
                 reply_kept = {"content": response.text, "trace": trace, "grounding": grounding_of(response, trace)}
                 await self.store.attempt(self._keep(asked, {"role": "assistant", **reply_kept}, caller), None)
                 self._later(self._remember(asked, dialogue, caller))
-            yield trace, response
+            yield [(trace, response)]
 
     async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
         """Return what a response would need to know, with the trace's id; raise as `answer` does."""
@@ -331,6 +356,12 @@ def explain_errors() -> Iterator[None]:
                 log.error("%s: %s", code, error)  # noqa: TRY400 - a known kind of failure, in one line
                 raise ServiceError(status, message or without_addresses(str(error)), code=code) from error
         raise
+
+
+def _check_length(unit: str, length: int, limit: int) -> None:
+    if length > limit:
+        message = f"{length} {unit}, more than the {limit} that are taken"
+        raise ServiceError(400, message, code="context_length_exceeded", param="messages")
 
 
 def check_harmless(statement: str) -> None:

@@ -390,7 +390,7 @@ class ServerStore:
         """
         own = (*self._live(TRACES, user), TRACES.c.id == trace)
         result = connection.scalar(sa.select(TRACES.c.result).where(*own))
-        if result is None or "messages" not in result:  # of knowledge alone, or of a former version
+        if result is None or "messages" not in result:  # of knowledge alone
             return False
         connection.execute(TRACES.update().where(*own).values(expires=self._clock() + self._kept))
         _delete(connection, FEEDBACK, user, FEEDBACK.c.id == trace)

@@ -235,8 +235,8 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
 
     def _distinct(self, transaction: Transaction, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
         pieces: dict[str, Knowledge] = {}
-        for start in range(0, len(ranked), 2 * top):
-            part = ranked[start : start + 2 * top]
+        for start in range(0, len(ranked), top):
+            part = ranked[start : start + top]
             passages = dict(transaction.passages([number for number, _ in part]))
             for number, score in part:
                 knowledge = self._knowledge(passages[number], round(score, 6))

@@ -397,7 +397,8 @@ class _SqliteTransaction(Transaction):
         name = f"{path.name}.{secrets.token_hex(4)}.hnsw"
         with whole_file(path.with_name(name), private=True) as temporary:
             graph.save(str(temporary))
-        settings.approximate = Approximate(file=name, last=state.last, passages=size + lacking)
+        approximate = Approximate(file=name, last=state.last, passages=size + lacking)
+        settings = settings.model_copy(update={"approximate": approximate})
         self.ask("UPDATE state SET settings = ?", settings.model_dump_json())
 
     def _insert(self, rows: Sequence[Row], terms: Sequence[Sequence[str]], vectors: NDArray[np.float32] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import time
@@ -212,7 +213,7 @@ class Transaction(ABC):
     def settings(self) -> IndexSettings:
         """Return what the index was built with; raise InputError where another version wrote it."""
         try:
-            settings = IndexSettings.model_validate_json(self.state().settings)
+            settings = _parse_settings(self.state().settings)
         except ValidationError as error:
             raise InputError(f"{self._path} is damaged", hint=AGAIN) from error
         if (settings.layout, settings.tokeniser) != (LAYOUT, TERMS):
@@ -355,6 +356,11 @@ class Transaction(ABC):
             self.ask(f"DROP TABLE IF EXISTS {name}")
             self.ask(f"CREATE TABLE {name} ({columns})")
         self.ask("INSERT INTO state VALUES (?, 0, ?, 0, 0, 0)", settings.model_dump_json(), time.time_ns())
+
+
+@functools.lru_cache(maxsize=64)  # each question reads them
+def _parse_settings(text: str) -> IndexSettings:
+    return IndexSettings.model_validate_json(text)
 
 
 _TABLES = {
