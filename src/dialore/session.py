@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -186,12 +186,18 @@ class Session:
                 settings["embedder"] = None
             if "opened" in kind.options:
                 settings["opened"] = {other: self.source(other) for other in KINDS if other != name}
-            from dialore.retrieval.documents.filters import reading_as
-
-            with reading_as(self._groups):
+            with self._restricted():
                 self._opened[name] = opened = kind.open(places, settings)
             self._sources.callback(opened.close)  # type: ignore[attr-defined]
         return self._opened[name]
+
+    def _restricted(self) -> AbstractContextManager[None]:
+        """Return the context in which sources are opened for the session's groups."""
+        if self._groups is None:
+            return nullcontext()
+        from dialore.retrieval.documents.filters import reading_as
+
+        return reading_as(self._groups)
 
     def check(self, methods: Sequence[str], models: Models) -> None:
         """Raise InputError for settings that none of the methods uses: a stage, a source, reranking, citing."""
