@@ -23,7 +23,6 @@ from dialore.llm.model import LanguageModel
 from dialore.methods import registry
 from dialore.methods.stage_runner import LLMRunner, NullRunner
 from dialore.methods.stages import RERANK_BY_MODEL
-from dialore.plugins import loadable
 from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, check_settings, read_settings
 from dialore.sources.registry import KINDS
 
@@ -316,6 +315,8 @@ def _has_ranked_source(method: type[Method]) -> bool:
 
 def _unused(methods: Sequence[str], feature: str, supports: Callable[[type[Method]], bool]) -> InputError:
     """Return the error for a feature that none of the methods supports."""
+    from dialore.plugins import loadable
+
     able = [cls.name for cls in loadable(registry.method_names(), _class) if supports(cls)]
     names = ", ".join(dict.fromkeys(methods))
     return InputError(f"{names}: no use for {feature}", hint=f"methods that have: {', '.join(able)}")

@@ -232,7 +232,7 @@ def test_one_broken_plugin_hides_no_other(call, mine, tmp_path, monkeypatch, cap
     monkeypatch.syspath_prepend(str(info.parent))
     monkeypatch.syspath_prepend(str(mine.parent))
     for command, good, bad in [
-        (("prompts"), "mine/reply", "method bad"),
+        (("prompts",), "mine/reply", "method bad"),
         (("methods",), "mine", "method bad"),
         (("data", "list"), "lines", "data set bad-set"),
         (("score", "-", "--list"), "shared", "metric bad-metric"),

@@ -141,11 +141,12 @@ class PersonaDocuments(_PersonaRanked):
         name: str = "documents",
     ) -> None:
         self.name = name
-        super().__init__(retriever, persona or PersonaSource())
+        self._owner = persona or PersonaSource()
+        super().__init__(retriever, self._owner)
 
     def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
         """Return the documents under the persona pieces of the scope, else all; each under its first sentence."""
-        persona = self._persona.of(dialogue)
+        persona = self._owner.of(dialogue)
         chosen = [piece for piece in scope if piece.kind == "persona"]
         if chosen:
             persona = {piece.text: persona.get(piece.text, _documents_under(piece)) for piece in chosen}
