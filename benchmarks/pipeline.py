@@ -23,10 +23,10 @@ from benchmarks.made_up import made_up, open_world, with_persona
 from benchmarks.measure import peak_memory, percentile, report, show, tell
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-from dialore.evaluation.report.display import longest_chain
 from dialore.llm.fake import FakeModel
 from dialore.methods.registry import method_class, method_names, method_sources
 from dialore.response import Response
+from dialore.response_text import longest_chain
 from dialore.session import create_agent
 from dialore.sources.graph import Graph, open_graph
 

@@ -29,8 +29,8 @@ from benchmarks.endpoint import endpoint
 from benchmarks.made_up import sentences
 from benchmarks.measure import folder, percentile, report, show, tell
 from dialore.errors import InputError
-from dialore.evaluation.report.display import longest_chain
 from dialore.response import StageTrace
+from dialore.response_text import longest_chain
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import build_documents
 

@@ -55,8 +55,9 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact, Knowledge, Passage, stable_id
 from dialore.methods.usefulness import FEATURES, features_of
 from dialore.retrieval.bm25 import Bm25
+from dialore.retrieval.embedding import CachedEmbedder
 from dialore.retrieval.fusion import reciprocal_ranks
-from dialore.retrieval.reranking import CachedEmbedder, load_reranker
+from dialore.retrieval.reranking import load_reranker
 from dialore.text import content_lemmas, stem
 
 ROOT = Path(__file__).resolve().parent.parent

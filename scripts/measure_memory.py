@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
-from dialore.sources.memory import MemorySource, Statement, standing
+from dialore.sources.memory import MemorySource
+from dialore.sources.statements import Statement, standing
 from dialore.text import content_lemmas, split_sentences, stem
 
 if TYPE_CHECKING:

@@ -40,6 +40,7 @@ GROUND = {
     "dialogue",
     "knowledge",
     "response",
+    "response_text",
     "text",
     "pages",
     "trained",

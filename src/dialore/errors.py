@@ -141,6 +141,14 @@ class ModelError(DialoreError):
         self.configuration, self.refused = configuration, refused
 
 
+class ModelTimeoutError(ModelError):
+    """The server sent no data within the timeout."""
+
+
+class LoadingError(ModelError):
+    """The server is still loading its model. The call can be repeated later."""
+
+
 class WindowError(ModelError):
     """A prompt that is longer than the model's window."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from dialore.llm.model import LanguageModel
 from dialore.methods import registry
 from dialore.methods.stage_runner import LLMRunner, NullRunner
 from dialore.methods.stages import RERANK_BY_MODEL
-from dialore.plugins import loadable
 from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, check_settings, read_settings
 from dialore.sources.registry import KINDS
 
@@ -186,12 +185,18 @@ class Session:
                 settings["embedder"] = None
             if "opened" in kind.options:
                 settings["opened"] = {other: self.source(other) for other in KINDS if other != name}
-            from dialore.retrieval.documents.filters import reading_as
-
-            with reading_as(self._groups):
+            with self._restricted():
                 self._opened[name] = opened = kind.open(places, settings)
             self._sources.callback(opened.close)  # type: ignore[attr-defined]
         return self._opened[name]
+
+    def _restricted(self) -> AbstractContextManager[None]:
+        """Return the context in which sources are opened for the session's groups."""
+        if self._groups is None:
+            return nullcontext()
+        from dialore.retrieval.documents.filters import reading_as
+
+        return reading_as(self._groups)
 
     def check(self, methods: Sequence[str], models: Models) -> None:
         """Raise InputError for settings that none of the methods uses: a stage, a source, reranking, citing."""
@@ -310,6 +315,8 @@ def _has_ranked_source(method: type[Method]) -> bool:
 
 def _unused(methods: Sequence[str], feature: str, supports: Callable[[type[Method]], bool]) -> InputError:
     """Return the error for a feature that none of the methods supports."""
+    from dialore.plugins import loadable
+
     able = [cls.name for cls in loadable(registry.method_names(), _class) if supports(cls)]
     names = ", ".join(dict.fromkeys(methods))
     return InputError(f"{names}: no use for {feature}", hint=f"methods that have: {', '.join(able)}")

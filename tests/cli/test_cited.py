@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from dialore.evaluation.report.display import superscript
 from dialore.response import Citation, Response
+from dialore.response_text import superscript
 from tests.llm.server import say
 
 

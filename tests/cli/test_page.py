@@ -6,10 +6,11 @@ import re
 from html.parser import HTMLParser
 
 from dialore.dialogue import Dialogue
-from dialore.evaluation.report.display import Conversation, longest_chain, render_page
+from dialore.evaluation.report.display import Conversation, render_page
 from dialore.knowledge import Fact, Knowledge
 from dialore.llm.model import Usage
 from dialore.response import Demands, Response, StageTrace
+from dialore.response_text import longest_chain
 
 EVIL = "<script>alert('x')</script> & \"quotes\""
 VOID = {"meta", "br", "link", "input", "img"}

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from dialore.errors import InputError, ModelError
-from dialore.llm.http import ModelTimeoutError
+from dialore.errors import InputError, ModelError, ModelTimeoutError
 from dialore.llm.pacing import AdaptiveLimiter
 
 BUSY = ModelError("busy", status=429, retryable=True)

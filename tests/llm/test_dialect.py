@@ -8,10 +8,9 @@ import logging
 
 import pytest
 
-from dialore.errors import ModelError
+from dialore.errors import ModelError, ModelTimeoutError
 from dialore.llm.capabilities import ServerCapabilities
 from dialore.llm.endpoint import Endpoint
-from dialore.llm.http import ModelTimeoutError
 from dialore.llm.model import Message, OutputSchema, Request, Sampling
 from dialore.llm.pacing import Retry
 from tests.llm.server import FaultyServer, answer, chat, hang, raw, say, status, stream

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from dialore.errors import InputError, ModelError
+from dialore.errors import InputError, ModelError, ModelTimeoutError
 from dialore.llm.endpoint import Endpoint, list_models
-from dialore.llm.http import HttpClient, ModelTimeoutError
+from dialore.llm.http import HttpClient
 from dialore.llm.model import Message, OutputSchema, Request, Sampling
 from dialore.llm.pacing import Retry
 from tests.llm.server import (

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.errors import ModelError
-from dialore.llm.http import LoadingError
-from dialore.llm.pacing import LISTENER, Retry, Tries
+from dialore.errors import LoadingError, ModelError
+from dialore.llm.pacing import Retry, Tries
+from dialore.llm.streams import LISTENER
 
 PASSING = ModelError("passing", retryable=True)
 LASTING = ModelError("lasting")

@@ -112,7 +112,7 @@ async def test_where_a_reranker_fails_the_order_stays(monkeypatch):
         def rerank(self, query, texts, top):
             raise ModelError("the server is down", hint="start it", retryable=True)
 
-    monkeypatch.setattr("dialore.methods.stages.load_reranker", lambda _: Down())
+    monkeypatch.setattr("dialore.retrieval.reranking.load_reranker", lambda _: Down())
     reranked, response = await given("dense", Model([]))
     assert (reranked, response.status) == (plain, "ok")
     assert "the server is down" in next(s.error for s in response.trace if s.stage.startswith("reranking"))

@@ -10,7 +10,8 @@ import pytest
 
 from dialore.experiments.config import read_config
 from dialore.prompts.library import PromptLibrary
-from dialore.sources.memory import MemorySource, Statement
+from dialore.sources.memory import MemorySource
+from dialore.sources.statements import Statement
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import (
     ANSWERS,

@@ -26,7 +26,7 @@ from alembic.migration import MigrationContext
 from dialore.errors import InputError
 from dialore.server import store as store_module
 from dialore.server.store import CONVERSATIONS, PEOPLE, TABLES, Moment, ServerStore, User, open_engine, read_url
-from dialore.sources.memory import Statement
+from dialore.sources.statements import Statement
 from tests.server.hostile import NAMES
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -363,7 +363,7 @@ import asyncio, sys
 from datetime import UTC, datetime
 from dialore.server.store import User
 from dialore.server.store import ServerStore
-from dialore.sources.memory import Statement
+from dialore.sources.statements import Statement
 
 async def main(place, mark):
     store = ServerStore(place)

@@ -18,7 +18,8 @@ from dialore.methods.usefulness import probabilities_of_use
 from dialore.prompts.library import PromptLibrary
 from dialore.session import Session
 from dialore.sources.base import Listed
-from dialore.sources.memory import MemorySource, Statement, open_memory, standing, thing_of, with_intervals
+from dialore.sources.memory import MemorySource, open_memory
+from dialore.sources.statements import Statement, standing, thing_of, with_intervals
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SAID = ["I have two dogs.", "I work as a nurse in a hospital.", "I am allergic to peanuts."]

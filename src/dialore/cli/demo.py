@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.rule import Rule
+from rich.table import Table as Grid
 from typer import Option
 
+from dialore import response_text
 from dialore.agent import Agent
 from dialore.cli import render
 from dialore.cli.options import Json
-from dialore.cli.output import check_targets, progress, say_json
+from dialore.cli.output import Table, check_targets, console, progress, say_json, styled
 from dialore.dialogue import Dialogue, read_dialogues
 from dialore.errors import InputError
 from dialore.evaluation.report.display import Conversation, render_page
@@ -28,6 +33,7 @@ from dialore.llm.recording import Replay
 from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.registry import method_class, method_sources
 from dialore.parallel import gather
+from dialore.response import Response
 from dialore.retrieval.embedding import load_embedder
 from dialore.session import connect, create_agent
 from dialore.sources.graph import open_graph
@@ -38,6 +44,14 @@ METHODS: tuple[str, ...] = ("vanilla", "t-rag", "qp-rag", "dcrag")
 FURTHER: tuple[str, ...] = ("weave", "safari", "scg-qp", "edit", "msdp")
 _INSTEAD = "a shelf of our own passages, in the place of the web"
 _TOKENS_A_SECOND = 20_000
+_COLUMN = 33
+"""Characters that a column of a method wants, where they stand side by side."""
+_LIVE = """\
+[bold]Go live[/] with any OpenAI-compatible endpoint:
+  export DIALORE_BASE_URL=https://api.openai.com/v1 DIALORE_MODEL=... DIALORE_API_KEY=...
+or start Ollama, which is found by itself. Then:
+  dialore chat                                        talk; /why shows the grounds
+  dialore respond talk.json --html trace.html         {"turns": ["...", "..."]}"""
 _MADE = "Completions recorded from a capable instruction-tuned model; retrieval is live."
 _PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open a stage for its prompt and answer"
 
@@ -82,7 +96,7 @@ def demo(
         for response in responses:
             say_json(render.as_line(response))
     else:
-        render.show_demo(conversations, _MADE, page)
+        _show_demo(conversations, _MADE, page)
     if open_page:
         webbrowser.open(page.resolve().as_uri())
     if not live and any(response.status == "failed" for response in responses):
@@ -226,3 +240,82 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
         "edit": {"documents": documents},
         "msdp": {"samples": samples},
     }
+
+
+# --- in the terminal
+
+
+def _show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> None:
+    """Print conversations, how the responses came about, where the page is, and how to go live."""
+    out = console()
+    for conversation in conversations:
+        dialogue = conversation.dialogue
+        if conversation.heading is not None:
+            out.print(Rule(f"[bold]{escape(conversation.heading[0])}[/]", characters="═"))
+            out.print(f"[dim]{escape(conversation.heading[1])}[/]\n")
+        out.print(Rule(f"[bold]{escape(dialogue.topic or dialogue.id)}[/]", align="left"))
+        turns = Grid.grid(padding=(0, 1))
+        turns.add_column(justify="right")
+        turns.add_column(overflow="fold")
+        for turn in dialogue.turns:
+            colour = "cyan" if turn.speaker == dialogue.last.speaker else "green"
+            turns.add_row(f"[{colour}]{escape(turn.speaker)}:[/]", escape(turn.text))
+        for sentence in dialogue.persona:
+            turns.add_row("", f"[dim]({escape(dialogue.responder)}: {escape(sentence)})[/]")
+        out.print(turns)
+        wide = out.width >= _COLUMN * len(conversation.responses)
+        (_side_by_side if wide else _stack)(out, conversation.responses)
+    stages = [stage for talk in conversations for response in talk.responses for stage in response.trace]
+    if any(stage.prompt_changed for stage in stages):
+        out.print("[yellow]≈[/] a prompt differs from the recorded one: retrieval or a prompt has changed since")
+    for prompt, version in dict.fromkeys((stage.prompt, stage.recorded_with) for stage in stages):
+        if version:
+            out.print(f"[dim]  {escape(prompt)}: recorded with {version}[/]")
+    out.print(f"[dim]{made}[/]")
+    out.print(f"Every stage, prompt and piece of knowledge: [bold]{escape(str(page))}[/]\n", soft_wrap=True)
+    out.print(_LIVE, soft_wrap=True)
+
+
+def _name(response: Response) -> str:
+    changed = any(stage.prompt_changed for stage in response.trace)
+    return response.method + (" ≈" if changed else "")
+
+
+def _drew(response: Response) -> str:
+    used = response.used
+    if not response.knowledge:
+        return "[dim]nothing was looked up[/]"
+    if not used:
+        facts = "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces"
+        return f"[dim]none of {len(response.knowledge)} {facts}[/]"
+    marks = {name: response_text.superscript([number]) for name, number in response.numbers.items()}
+    return "\n".join(f"{marks.get(item.id, '•')} {escape(item.text)}{render.show_origin(item)}" for item in used)
+
+
+def _way(response: Response) -> str:
+    """Return how it came about, for methods that plan, direct, ask or draft; empty for others."""
+    return "\n".join(
+        f"[dim]{escape(name)}:[/] {escape(words)}" for name, words in response_text.steps_of(response).short
+    )
+
+
+def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
+    rows = Table(*(_name(response) for response in responses), shares=[1] * len(responses))
+    rows.add_row(*(styled(render.answer(response)) for response in responses), end_section=True)
+    ways = [_way(response) for response in responses]
+    if any(ways):
+        rows.add_row(*map(styled, ways), end_section=True)
+    rows.add_row(*(styled(_drew(response)) for response in responses))
+    rows.add_row(*(styled(f"[dim]{escape(response_text.summary(response))}[/]") for response in responses))
+    out.print(rows)
+
+
+def _stack(out: Console, responses: Sequence[Response]) -> None:
+    rows = Table("!method", "response", "draws on", shares=[1, 3, 2])
+    for response in responses:
+        below = "".join(
+            f"\n{part}" for part in (_way(response), f"[dim]{escape(response_text.summary(response))}[/]") if part
+        )
+        text, knowledge = styled(render.answer(response) + below), styled(_drew(response))
+        rows.add_row(_name(response), text, knowledge, end_section=True)
+    out.print(rows)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Table as Grid
 
-from dialore.cli.output import Table, console, note, styled
+from dialore import response_text
+from dialore.cli.output import Table, console, note
 from dialore.dialogue import Dialogue
-from dialore.evaluation.report import display
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
 from dialore.methods.stage_runner import NullRunner
@@ -24,15 +22,6 @@ from dialore.text import count_noun
 
 Result = Response | Grounding
 
-
-_COLUMN = 33
-"""Characters that a column of a method wants, where they stand side by side."""
-_LIVE = """\
-[bold]Go live[/] with any OpenAI-compatible endpoint:
-  export DIALORE_BASE_URL=https://api.openai.com/v1 DIALORE_MODEL=... DIALORE_API_KEY=...
-or start Ollama, which is found by itself. Then:
-  dialore chat                                        talk; /why shows the grounds
-  dialore respond talk.json --html trace.html         {"turns": ["...", "..."]}"""
 _KINDS = (
     ("explicit", "queries said"),
     ("implicit", "queries inferred"),
@@ -54,7 +43,7 @@ def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
         for citation in data["citations"]:
             piece = pieces[citation["knowledge"]]
             citation |= {"number": numbers[piece.id], "source": piece.source, **piece.location}
-        data["marked"] = display.mark_citations(result)
+        data["marked"] = response_text.mark_citations(result)
     return data
 
 
@@ -79,7 +68,7 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
         show_used(out, result)
     else:
         show_found(out, result)
-    out.print(f"[dim]{escape(display.summary(result))}[/]\n")
+    out.print(f"[dim]{escape(response_text.summary(result))}[/]\n")
 
 
 def note_failed_sources(result: Result) -> None:
@@ -112,7 +101,7 @@ def show_grounds(out: Console, response: Response, most: int) -> None:
         cited = (citation for citation in response.citations if citation.knowledge == name)
         spans = dict.fromkeys(response.text[citation.start : citation.end] for citation in cited)
         words = f"{escape(' … '.join(spans))}: {escape(pieces[name].text)}"
-        out.print(f"[dim]{display.superscript([number])} {words}[/]{_origin(pieces[name])}")
+        out.print(f"[dim]{response_text.superscript([number])} {words}[/]{show_origin(pieces[name])}")
 
 
 def show_used(out: Console, response: Response) -> None:
@@ -127,10 +116,10 @@ def show_used(out: Console, response: Response) -> None:
     else:
         out.print(f"[dim]drew on {len(used)} of {pieces}:[/]")
         for item in used:
-            number = f"{display.superscript([numbers[item.id]])} " if item.id in numbers else ""
+            number = f"{response_text.superscript([numbers[item.id]])} " if item.id in numbers else ""
             colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)
             label = f"[{colour}]{item.set}[/] " if colour else ""
-            where = "" if item.kind == "fact" else _origin(item)
+            where = "" if item.kind == "fact" else show_origin(item)
             out.print(Padding(f"{number}{label}{escape(item.text)}{where}", (0, 0, 0, 2)))
 
 
@@ -138,7 +127,7 @@ def answer(response: Response) -> str:
     """Return what was answered, with the numbers of what it cites; of one that failed, why."""
     if response.status == "failed":
         return f"[red]{escape(response.error or 'failed')}[/]"
-    return "".join(f"{escape(text)}[cyan]{display.superscript(numbers)}[/]" for text, numbers in response.parts)
+    return "".join(f"{escape(text)}[cyan]{response_text.superscript(numbers)}[/]" for text, numbers in response.parts)
 
 
 def show_demands(out: Console, demands: Demands) -> None:
@@ -166,7 +155,7 @@ def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
     rows = Table("!stage", "model", ">began", ">took", ">tokens", "outcome and notes")
     for stage in trace:
         tokens = stage.usage.prompt_tokens + stage.usage.completion_tokens
-        notes = [stage.outcome, *display.notes_of(stage)]
+        notes = [stage.outcome, *response_text.notes_of(stage)]
         times = (f"{stage.started * 1000:.0f} ms", f"{stage.seconds * 1000:.0f} ms")
         figures = (*times, f"{tokens:,}" if tokens else "")
         rows.add_row(stage.stage, stage.model, *figures, "; ".join(notes))
@@ -182,89 +171,13 @@ def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
     for method, group in by_method.items():
         failed = sum(result.status == "failed" for result in group)
         usage = sum((result.usage for result in group), Usage())
-        words = display.in_words(stage for result in group for stage in result.trace)
-        spent = display.cost(usage, sum(result.seconds for result in group))
+        words = response_text.in_words(stage for result in group for stage in result.trace)
+        spent = response_text.cost(usage, sum(result.seconds for result in group))
         rows.add_row(method, str(len(group) - failed), str(failed), spent, ", ".join(words))
     console(stderr=to_stderr).print(rows)
 
 
-# --- the demo
-
-
-def show_demo(conversations: Sequence[display.Conversation], made: str, page: Path) -> None:
-    """Print conversations, how the responses came about, where the page is, and how to go live."""
-    out = console()
-    for conversation in conversations:
-        dialogue = conversation.dialogue
-        if conversation.heading is not None:
-            out.print(Rule(f"[bold]{escape(conversation.heading[0])}[/]", characters="═"))
-            out.print(f"[dim]{escape(conversation.heading[1])}[/]\n")
-        out.print(Rule(f"[bold]{escape(dialogue.topic or dialogue.id)}[/]", align="left"))
-        turns = Grid.grid(padding=(0, 1))
-        turns.add_column(justify="right")
-        turns.add_column(overflow="fold")
-        for turn in dialogue.turns:
-            colour = "cyan" if turn.speaker == dialogue.last.speaker else "green"
-            turns.add_row(f"[{colour}]{escape(turn.speaker)}:[/]", escape(turn.text))
-        for sentence in dialogue.persona:
-            turns.add_row("", f"[dim]({escape(dialogue.responder)}: {escape(sentence)})[/]")
-        out.print(turns)
-        wide = out.width >= _COLUMN * len(conversation.responses)
-        (_side_by_side if wide else _stack)(out, conversation.responses)
-    stages = [stage for talk in conversations for response in talk.responses for stage in response.trace]
-    if any(stage.prompt_changed for stage in stages):
-        out.print("[yellow]≈[/] a prompt differs from the recorded one: retrieval or a prompt has changed since")
-    for prompt, version in dict.fromkeys((stage.prompt, stage.recorded_with) for stage in stages):
-        if version:
-            out.print(f"[dim]  {escape(prompt)}: recorded with {version}[/]")
-    out.print(f"[dim]{made}[/]")
-    out.print(f"Every stage, prompt and piece of knowledge: [bold]{escape(str(page))}[/]\n", soft_wrap=True)
-    out.print(_LIVE, soft_wrap=True)
-
-
-def _name(response: Response) -> str:
-    changed = any(stage.prompt_changed for stage in response.trace)
-    return response.method + (" ≈" if changed else "")
-
-
-def _drew(response: Response) -> str:
-    used = response.used
-    if not response.knowledge:
-        return "[dim]nothing was looked up[/]"
-    if not used:
-        facts = "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces"
-        return f"[dim]none of {len(response.knowledge)} {facts}[/]"
-    marks = {name: display.superscript([number]) for name, number in response.numbers.items()}
-    return "\n".join(f"{marks.get(item.id, '•')} {escape(item.text)}{_origin(item)}" for item in used)
-
-
-def _origin(item: Knowledge) -> str:
-    words = item.set if item.kind == "fact" else display.origin_of(item)
+def show_origin(item: Knowledge) -> str:
+    """Return where a piece of knowledge comes from, as it stands behind it."""
+    words = item.set if item.kind == "fact" else response_text.origin_of(item)
     return f" [dim]({escape(words)})[/]" if words else ""
-
-
-def _way(response: Response) -> str:
-    """Return how it came about, for methods that plan, direct, ask or draft; empty for others."""
-    return "\n".join(f"[dim]{escape(name)}:[/] {escape(words)}" for name, words in display.steps_of(response).short)
-
-
-def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
-    rows = Table(*(_name(response) for response in responses), shares=[1] * len(responses))
-    rows.add_row(*(styled(answer(response)) for response in responses), end_section=True)
-    ways = [_way(response) for response in responses]
-    if any(ways):
-        rows.add_row(*map(styled, ways), end_section=True)
-    rows.add_row(*(styled(_drew(response)) for response in responses))
-    rows.add_row(*(styled(f"[dim]{escape(display.summary(response))}[/]") for response in responses))
-    out.print(rows)
-
-
-def _stack(out: Console, responses: Sequence[Response]) -> None:
-    rows = Table("!method", "response", "draws on", shares=[1, 3, 2])
-    for response in responses:
-        below = "".join(
-            f"\n{part}" for part in (_way(response), f"[dim]{escape(display.summary(response))}[/]") if part
-        )
-        text, knowledge = styled(answer(response) + below), styled(_drew(response))
-        rows.add_row(_name(response), text, knowledge, end_section=True)
-    out.print(rows)

@@ -54,7 +54,8 @@ class LoCoMo(DataSet):
     """Each question is a dialogue of one turn, whose memory is all turns of the conversation, with their times.
 
     `knowledge` has the turns that hold the answer, with `turn` and `session`. `extra` has `memory` (see
-    `dialore.sources.memory.Statement`), `category` (multi-hop, temporal, open-domain, single-hop) and `conversation`.
+    `dialore.sources.statements.Statement`), `category` (multi-hop, temporal, open-domain, single-hop) and
+    `conversation`.
     Questions whose answers an audit found wrong are left out where a file `errors*.json` beside it lists them, as
     `[{"question_id": "locomo_0_qa1", ...}, ...]`.
     """

@@ -13,8 +13,8 @@ from dialore.errors import InputError, UnknownNameError
 from dialore.experiments.store import FILE, RunStore
 from dialore.files import load_json
 from dialore.llm.distilled import Row, lines_of
+from dialore.llm.loose_json import candidates
 from dialore.llm.recording import Recorded
-from dialore.llm.structured import candidates
 from dialore.methods.edit import read_questions
 from dialore.methods.registry import method_class, method_prompts
 from dialore.prompts.library import PromptLibrary

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.retrieval.dialogue_ranking import DialogueRanker
+from dialore.retrieval.embedding import CachedEmbedder
 from dialore.retrieval.encoders import OnnxCrossEncoder, OnnxEmbedder
-from dialore.retrieval.reranking import CachedEmbedder
 from dialore.text import close_gaps
 from dialore.trained import PREFIX
 

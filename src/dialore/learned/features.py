@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.learned.index import SIZE, TrainingIndex, word_vectors, word_weights
-from dialore.retrieval.reranking import CachedEmbedder
+from dialore.retrieval.embedding import CachedEmbedder
 from dialore.text import close_gaps
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from dialore.errors import ModelError, UnknownNameError
+from dialore.errors import ModelError, ModelTimeoutError, UnknownNameError
 from dialore.llm.capabilities import THOUGHTS, CallForm, ServerCapabilities, ThoughtsError, dialect_of
-from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, redact_url, reply_error
+from dialore.llm.http import HttpClient, join_url, load_json, one_line, redact_url, reply_error
 from dialore.llm.model import Api, Completion, OnToken, Request, Usage
 from dialore.llm.pacing import AdaptiveLimiter, Retry, Tries
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts

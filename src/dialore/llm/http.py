@@ -27,7 +27,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from dialore.errors import InputError, ModelError, WindowError
+from dialore.errors import InputError, LoadingError, ModelError, ModelTimeoutError, WindowError
 from dialore.text import storable
 
 if TYPE_CHECKING:
@@ -43,14 +43,6 @@ _CONNECT_SECONDS = 10.0
 _MAX_BUSY_S = 0.05
 _QUOTED, _FIRST_BYTES = 240, 8
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|hf|xai|nvapi)[-_][\w*.-]{4,}|(?i:bearer)\s+[\w.*~+/=-]{8,}")
-
-
-class ModelTimeoutError(ModelError):
-    """A server was silent for too long."""
-
-
-class LoadingError(ModelError):
-    """A server is there and loads its model: it is to be waited for."""
 
 
 class Fault(NamedTuple):

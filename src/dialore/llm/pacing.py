@@ -9,19 +9,16 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dialore.errors import InputError, ModelError
-from dialore.llm.http import LoadingError, ModelTimeoutError
+from dialore.errors import InputError, LoadingError, ModelError, ModelTimeoutError
+from dialore.llm.streams import LISTENER
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-LISTENER: ContextVar[Callable[[str], object] | None] = ContextVar("LISTENER", default=None)
-"""Is told, in one line, what a call waits for."""
 _LOADING_SECONDS, _LOADING_PAUSE, _LOADING_TOLD = 900.0, 1.0, 10.0
 
 

@@ -1,12 +1,16 @@
-"""Filters for text that is streamed in pieces."""
+"""Listeners to a model call: filters for text that is streamed in pieces, and notices of what the call waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from dialore.llm.model import OnToken
+
+LISTENER: ContextVar[Callable[[str], object] | None] = ContextVar("LISTENER", default=None)
+"""Is called with one line on what a call waits for."""
 
 
 class TextFilter(Protocol):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from dialore.errors import InputError
 from dialore.knowledge import Knowledge, stable_id
-from dialore.llm.structured import candidates
+from dialore.llm.loose_json import candidates
 from dialore.methods.base import OURS, Method, check_least
 from dialore.methods.citations import mark_used
 from dialore.methods.cleaning import as_data, clean_response, read_answer

@@ -15,8 +15,8 @@ from dialore.llm.model import Usage
 from dialore.methods.stage_runner import NullRunner
 from dialore.methods.stages import StageContext
 from dialore.prompts.history import on_one_line
-from dialore.sources.memory import Statement, standing, thing_of
 from dialore.sources.periods import holds_from, is_limited_to_another_time
+from dialore.sources.statements import Statement, standing, thing_of
 from dialore.sources.web.redaction import without_addresses
 from dialore.text import Language, content_lemmas, content_words, is_chinese, light_words, normalise, split_lines, stem
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import pkgutil
 import re
 import sys
 from collections.abc import Collection, Mapping
@@ -16,7 +17,6 @@ from pydantic import TypeAdapter, ValidationError
 from dialore.errors import InputError, UnknownNameError
 from dialore.files import parse_yaml
 from dialore.methods.base import Method, OverSources
-from dialore.plugins import find, names_of, source_of
 from dialore.prompts.library import add_prompts
 from dialore.sources.registry import setting_of
 
@@ -52,6 +52,8 @@ _ATTRIBUTES = "Attributes:\n"
 
 def method_names() -> list[str]:
     """Return the names of all methods, sorted."""
+    from dialore.plugins import names_of
+
     return names_of(GROUP, _OWN)
 
 
@@ -59,6 +61,11 @@ def method_class(name: str) -> type[Method]:
     """Return the class of a method by name or file, beside whose `prompts` it then asks; InputError for none."""
     if name == "draft-ground":
         raise InputError("the method draft-ground is no more", hint="use weave, which drafts and grounds too")
+    if name in _OWN:
+        own: type[Method] = pkgutil.resolve_name(_OWN[name])
+        return own
+    from dialore.plugins import find
+
     cls: type[Method] = find("method", name, GROUP, _OWN, lambda value: Method in getattr(value, "__mro__", ()))
     find_prompts_of(cls)
     return cls
@@ -66,6 +73,8 @@ def method_class(name: str) -> type[Method]:
 
 def find_prompts_of(cls: type) -> None:
     """Have the prompts found that lie beside the module of a method that is not ours."""
+    from dialore.plugins import source_of
+
     if (file := source_of(cls)) is not None:
         add_prompts(file.parent / "prompts")
 

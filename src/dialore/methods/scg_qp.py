@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
-from dialore.llm.structured import candidates
+from dialore.llm.loose_json import candidates
 from dialore.methods.base import OURS, PAPER, Switch, check_least
 from dialore.methods.baselines import TRag
 from dialore.methods.cleaning import as_data

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from dialore.errors import AnswerError, InputError, WindowError
 from dialore.llm.model import Completion, LanguageModel, Message, OnToken, OutputSchema, Request, Usage
 from dialore.llm.streams import FilteredStream
-from dialore.llm.structured import UnparsedError, output_schema, parse_answer, repair_request
+from dialore.llm.structured import StructuredReader, output_schema
 from dialore.methods.cleaning import CleanFilter, EchoFilter, answer_fault, clean_response, stops
 from dialore.prompts.history import Block, asking_for, break_marks, friend_labels, history_messages, history_variables
 
@@ -255,7 +255,10 @@ def _record_completions(step: StageTrace, completions: Sequence[Completion]) -> 
 class _AnswerReader(Protocol):
     """Reads the answers to one stage call."""
 
-    value: Any
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - it is of the type of the call's output
+        """The value that was read, or None."""
+        ...
 
     def open_stream(self) -> OnToken | None:
         """Return the listener of the next answer, or None if it need not be streamed."""
@@ -317,12 +320,15 @@ class _TextReader:
 
 
 class _StructuredReader:
-    """Reads structured output. An answer that cannot be parsed is shown to the model once, to be repaired."""
+    """Reads structured output and records how it was obtained."""
 
     def __init__(self, call: StageCall[T]) -> None:
-        self._call = call
-        self._has_retried = False
-        self.value: T | None = None
+        self._reader = StructuredReader(call.output, call.parser)
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - as of `_AnswerReader`
+        """The value, or None if the answer could not be parsed."""
+        return self._reader.value
 
     def open_stream(self) -> OnToken | None:
         """See `_AnswerReader`."""
@@ -330,16 +336,14 @@ class _StructuredReader:
 
     def read(self, completion: Completion, request: Request, step: StageTrace) -> Request | None:
         """See `_AnswerReader`. An answer that cannot be repaired leaves `value` None and the outcome `unparsed`."""
-        try:
-            self.value, is_valid = parse_answer(completion.text, self._call.output, self._call.parser)
-        except UnparsedError as error:
-            if not self._has_retried:
-                self._has_retried = True
-                return repair_request(request, completion, error.message)
-            step.outcome, step.error = "unparsed", error.message
-            return None
-        if self._has_retried:
-            step.outcome = "repaired"
-        elif not is_valid:
-            step.notes.append("the answer's JSON was repaired")
+        repair = self._reader.read(completion, request)
+        if repair is not None:
+            return repair
+        match self._reader.outcome:
+            case "unparsed":
+                step.outcome, step.error = "unparsed", self._reader.error
+            case "repaired_by_model":
+                step.outcome = "repaired"
+            case "repaired_locally":
+                step.notes.append("the answer's JSON was repaired")
         return None

@@ -14,13 +14,11 @@ from pydantic import BaseModel
 from dialore.errors import DialoreError, ModelError, StageError, is_fatal
 from dialore.knowledge import Knowledge
 from dialore.llm.model import OnToken, Usage
-from dialore.llm.pacing import LISTENER
-from dialore.llm.streams import FilteredStream
+from dialore.llm.streams import LISTENER, FilteredStream
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.cleaning import prompt_line
 from dialore.methods.stage_runner import StageCall, StageRunner, T, Text
 from dialore.response import Citation, StageTrace
-from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import KnowledgeSource, SearchResult
 
 if TYPE_CHECKING:
@@ -358,6 +356,8 @@ class StageContext:
         self, name: str, query: str, items: Sequence[Knowledge], texts: Sequence[str]
     ) -> list[Knowledge]:
         with self.step(f"reranking-{name}") as step:
+            from dialore.retrieval.reranking import load_reranker
+
             reranker = load_reranker(self.rerank)
             ranked = await asyncio.to_thread(reranker.rerank, query, list(texts), len(texts))
             step.output = {"found": [items[index].id for index, _ in ranked]}

@@ -28,11 +28,9 @@ from dialore.methods.selection import (
 from dialore.methods.usefulness import already_said, probabilities_of_use
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
-from dialore.sources.base import Listed
-from dialore.sources.documents import DocumentIndex, MultiDocuments
+from dialore.sources.base import Countable, Listed
 from dialore.sources.persona import PersonaSource
 from dialore.text import close_gaps
-from dialore.trained import load_trained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -180,6 +178,8 @@ class Weave(OverSources):
         if self.plan not in _PLANS:
             raise UnknownNameError("plan of weave", self.plan, _PLANS)
         if isinstance(self.check, str):
+            from dialore.trained import load_trained
+
             load_trained(self.check, "entailment")
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
@@ -430,6 +430,8 @@ class Weave(OverSources):
             {"statement": text[citation.start : citation.end], "piece": texts[citation.knowledge]} for citation in cited
         ]
         if isinstance(self.check, str):
+            from dialore.trained import load_trained
+
             with stage.step(f"check-{suffix}" if suffix else "check") as step:
                 given_first = [(pair["piece"], pair["statement"]) for pair in pairs]
                 entailed = await asyncio.to_thread(load_trained(self.check, "entailment").entails, given_first)
@@ -472,9 +474,7 @@ async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[st
 
 def _count(source: KnowledgeSource) -> int:
     """Return how many pieces it has at least, where that can be told without listing them, which takes long."""
-    if isinstance(source, MultiDocuments):
-        return sum(map(_count, source.sources))
-    return len(source) if isinstance(source, DocumentIndex) else 0
+    return source.count() if isinstance(source, Countable) else 0
 
 
 def _distinct(pieces: Iterable[Knowledge]) -> list[str]:

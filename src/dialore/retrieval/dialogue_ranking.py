@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.retrieval.bm25 import rarity, saturation
+from dialore.retrieval.embedding import CachedEmbedder
 from dialore.retrieval.fusion import DECIMALS
-from dialore.retrieval.reranking import CachedEmbedder
 from dialore.text import CHINESE_RUN, close_gaps, content_lemmas, is_chinese, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:

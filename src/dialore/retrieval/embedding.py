@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
 
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -39,6 +42,7 @@ class Embedder(Protocol):
 
 _KINDS = {"static": "", "onnx": "onnx:FOLDER", "st": "st:NAME", "dot": "dot:NAME", "endpoint": "endpoint:MODEL@URL"}
 """The kinds of embedders, and how those are written that need a model's name."""
+CACHED_VECTORS = 4096
 
 
 def load_embedder(spec: str = "static") -> Embedder:
@@ -73,6 +77,34 @@ def load_embedder(spec: str = "static") -> Embedder:
         return encoders.SentenceTransformerEmbedder(argument, kind)
     model, at, url = argument.rpartition("@http")
     return encoders.EndpointEmbedder(model, "http" + url) if at else encoders.EndpointEmbedder(argument)
+
+
+class CachedEmbedder:
+    """Keeps the vectors of the latest texts, which come again at every turn. Default: the shipped embedder."""
+
+    def __init__(self, embedder: Embedder | None = None, most: int = CACHED_VECTORS) -> None:
+        self._given, self._most = embedder, most
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self._lock = threading.Lock()
+
+    @functools.cached_property
+    def _embedder(self) -> Embedder:
+        return load_embedder() if self._given is None else self._given
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See `Embedder`."""
+        with self._lock:
+            known = {text: self._vectors[text] for text in texts if text in self._vectors}
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if new:
+            known |= zip(new, self._embedder.encode(new), strict=True)
+        with self._lock:
+            for text, vector in known.items():  # what was asked last stays longest
+                self._vectors.pop(text, None)
+                self._vectors[text] = vector
+            for text in list(self._vectors)[: -self._most]:
+                del self._vectors[text]
+        return np.stack([known[text] for text in texts])
 
 
 def recorded_embedder(

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from dialore.errors import InputError, UnknownNameError, first_line, import_optional
 from dialore.retrieval.bm25 import Bm25, okapi_rarity
-from dialore.retrieval.embedding import Embedder, load_embedder
+from dialore.retrieval.embedding import CachedEmbedder, Embedder, load_embedder
 from dialore.retrieval.fusion import DECIMALS, best, fuse_scores
 from dialore.text import segmenter
 
 _DECIMALS = 6
 _LONGEST = 256  # tokens of a query with a text that a cross-encoder in ONNX reads
-_REMEMBERED = 4096
-"""Vectors that a dense reranker keeps: a dialogue's persona is ranked again at every turn."""
+_CACHED_TEXTS = 4096
+"""Texts of which a BM25 reranker keeps the tokens: a dialogue's persona is ranked again at every turn."""
 _INDICES = 64  # sets of texts that a BM25 reranker keeps, likewise
 
 
@@ -54,34 +54,6 @@ class ScoreReranker:
         return list(zip(places.tolist(), chosen.tolist(), strict=True))
 
 
-class CachedEmbedder:
-    """The vectors of the latest texts, which come again at every turn; the shipped embedder's where none is given."""
-
-    def __init__(self, embedder: Embedder | None = None, most: int = _REMEMBERED) -> None:
-        self._given, self._most = embedder, most
-        self._vectors: dict[str, NDArray[np.float32]] = {}
-        self._lock = threading.Lock()
-
-    @functools.cached_property
-    def _embedder(self) -> Embedder:
-        return load_embedder() if self._given is None else self._given
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See `Embedder`."""
-        with self._lock:
-            known = {text: self._vectors[text] for text in texts if text in self._vectors}
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        if new:
-            known |= zip(new, self._embedder.encode(new), strict=True)
-        with self._lock:
-            for text, vector in known.items():  # what was asked last stays longest
-                self._vectors.pop(text, None)
-                self._vectors[text] = vector
-            for text in list(self._vectors)[: -self._most]:
-                del self._vectors[text]
-        return np.stack([known[text] for text in texts])
-
-
 def bm25_reranker() -> ScoreReranker:
     """Rank by BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`."""
     index = functools.lru_cache(_INDICES)(Bm25)
@@ -90,7 +62,7 @@ def bm25_reranker() -> ScoreReranker:
 
 def _okapi_reranker() -> ScoreReranker:
     """BM25 as rank_bm25's `BM25Okapi` has it over jieba's tokens, punctuation and spaces included: SAFARI's BM25."""
-    tokeniser = functools.lru_cache(_REMEMBERED)(segmenter().lcut)
+    tokeniser = functools.lru_cache(_CACHED_TEXTS)(segmenter().lcut)
     index = functools.lru_cache(_INDICES)(functools.partial(Bm25, tokeniser=tokeniser, rarity=okapi_rarity, k1=1.5))
     return ScoreReranker("okapi", lambda query, texts: index(tuple(texts)).scores(query), reverse=True)
 

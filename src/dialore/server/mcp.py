@@ -36,7 +36,7 @@ from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, open_model
 from dialore.settings import Settings
-from dialore.sources.memory import Statement
+from dialore.sources.statements import Statement
 
 _NOTHING_KEPT = "nothing of that id is kept of the user: list_memory gives the ids"
 _NO_CONSENT = "the user has not agreed to be remembered"

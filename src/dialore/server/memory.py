@@ -13,7 +13,7 @@ from dialore.server.common import EXPLAINED, Body, JsonRoute, Name, service_of
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import check_harmless
 from dialore.server.store import CONVERSATIONS, FEEDBACK, User
-from dialore.sources.memory import Statement
+from dialore.sources.statements import Statement
 
 T = TypeVar("T")
 router = APIRouter(prefix="/v1", route_class=JsonRoute, dependencies=[EXPLAINED])

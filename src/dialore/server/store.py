@@ -23,7 +23,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from dialore.errors import InputError, SourceError, first_line, import_optional
 from dialore.files import create_private, create_private_folder, unwritable
 from dialore.parallel import Threads
-from dialore.sources.memory import Statement, standing, with_intervals
+from dialore.sources.statements import Statement, standing, with_intervals
 from dialore.sqlite_errors import explain_sqlite_error
 
 log = logging.getLogger(__name__)

@@ -96,6 +96,15 @@ class Listed(KnowledgeSource, Protocol):
         ...
 
 
+@runtime_checkable
+class Countable(Protocol):
+    """A source that counts its items without listing them, because it holds the same ones for every dialogue."""
+
+    def count(self) -> int:
+        """Return the number of items, at least."""
+        ...
+
+
 def list_knowledge(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowledge]:
     """Return every piece of a source; raise InputError where it cannot be listed."""
     if not isinstance(source, Listed):
@@ -146,6 +155,8 @@ class HeldSource(ABC):
         All are ranked, however little they have to do with the query: the best of a few is what is asked for.
         """
         pieces = self._held(dialogue, scope)
+        if not pieces:
+            return SearchResult()
         ranked = await asyncio.to_thread(self._rank, query, dialogue, pieces, top)
         return SearchResult(pieces[at].model_copy(update={"score": score}) for at, score in ranked)
 

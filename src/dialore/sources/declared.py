@@ -29,22 +29,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from dialore.dialogue import Dialogue
 from dialore.errors import DialoreError, InputError, UnknownNameError, describe
 from dialore.files import parse_yaml, read_text
-from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import KnowledgeSource, SearchResult, list_knowledge
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 from dialore.sources.registry import KINDS
 from dialore.text import LANGUAGES, Language
-from dialore.trained import PREFIX
 
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
+    from dialore.retrieval.reranking import Reranker
 
 _Join = Literal["filter", "query"]
 _NAME = re.compile(r"[^\W\d_][\w-]*(?: [\w-]+)*")
@@ -355,7 +354,7 @@ class _Opening:
     def _other(self, entry: Declaration) -> KnowledgeSource:
         """Return a source that is open already, or one by itself; where its kind cannot rank it so, a reranker does."""
         kind, retriever = KINDS[entry.kind], entry.retriever
-        if retriever is not None and (retriever == "dialogue" or retriever.startswith(PREFIX)):
+        if retriever is not None and (retriever == "dialogue" or retriever.startswith("trained:")):
             problem = f": the retriever `{retriever}` ranks a persona and its documents"
             raise self._fault(entry, problem, "take bm25, dense, fused or cross:NAME")
         source: Any = self.opened.get(entry.kind) if entry.opened_from is None else None
@@ -371,7 +370,11 @@ class _Opening:
             retriever = None if settings else retriever
         if entry.kind == "graph":  # traces call it as it is declared; one that is open ranks as it did
             source.name, retriever = entry.name, None
-        return source if retriever is None else Reranked(source, load_reranker(retriever))
+        if retriever is None:
+            return cast("KnowledgeSource", source)
+        from dialore.retrieval.reranking import load_reranker
+
+        return Reranked(source, load_reranker(retriever))
 
     def _located(self, entry: Declaration) -> str:
         location = str(entry.opened_from)

@@ -22,7 +22,7 @@ from dialore.retrieval.documents.opening import embedder_of, is_index_file, open
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.formats import format_of
-from dialore.sources.base import HeldSource, SearchResult, list_knowledge, rank_by
+from dialore.sources.base import Countable, HeldSource, SearchResult, list_knowledge, rank_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,6 +112,10 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
     # --- what is in it
 
     def __len__(self) -> int:
+        return self.count()
+
+    def count(self) -> int:
+        """See `Countable`."""
         with self._read() as transaction:
             return transaction.count()
 
@@ -291,6 +295,10 @@ class MultiDocuments:
         fused = reciprocal_ranks([[piece.text for piece in answer] for answer in results])[:top]
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
         return SearchResult(knowledge, notes=notes, failures=failures)
+
+    def count(self) -> int:
+        """See `Countable`. Sources that cannot count their passages add nothing."""
+        return sum(source.count() for source in self.sources if isinstance(source, Countable))
 
     def where(self, conditions: str) -> MultiDocuments:
         """Return these sources with the passages whose metadata is so; raise InputError where one has no metadata."""

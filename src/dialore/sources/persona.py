@@ -6,6 +6,7 @@ A dialogue brings its own persona (`Dialogue.persona`) and the documents under i
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,16 +16,14 @@ from pydantic import BeforeValidator, StringConstraints, TypeAdapter, Validation
 from dialore.errors import InputError, SourceError
 from dialore.files import load_json, parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, stable_id
-from dialore.retrieval.dialogue_ranking import DialogueRanker
 from dialore.retrieval.fusion import DECIMALS
-from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import HeldSource
-from dialore.trained import PREFIX, open_trained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dialore.dialogue import Dialogue
+    from dialore.retrieval.dialogue_ranking import DialogueRanker
     from dialore.retrieval.reranking import Reranker
 
     Ranker = Reranker | DialogueRanker
@@ -39,13 +38,32 @@ _FORMS = "a list of sentences, or {sentence: [document, ...]}"
 _MEND = f"a persona file has a sentence a line, or is YAML or JSON: {_FORMS}"
 
 
-class _PersonaRanked(HeldSource):
-    """The base of what a `DialogueRanker` can rank, too."""
+_SHIPPED_RETRIEVERS = ("dialogue", "fused")
 
-    retriever: Ranker  # type: ignore[assignment]
+
+class _PersonaRanked(HeldSource):
+    """The base of sources that a `DialogueRanker` can rank as well.
+
+    The shipped retrievers are loaded at the first search, because most dialogues have no persona to rank. Others are
+    loaded at once, because they may be missing or damaged.
+    """
+
+    def __init__(self, retriever: str | Ranker | None, persona: PersonaSource | None = None) -> None:
+        self._retriever, self._persona = retriever, persona
+        if retriever is not None and retriever not in _SHIPPED_RETRIEVERS:
+            self._retriever = _load_retriever(retriever)
+
+    @functools.cached_property
+    def retriever(self) -> Ranker:  # type: ignore[override]
+        """The retriever of this source, or that of its persona if it has none of its own."""
+        if self._retriever is None and self._persona is not None:
+            return self._persona.retriever
+        return _load_retriever(self._retriever or "fused")
 
     def _rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
         """See `HeldSource`."""
+        from dialore.retrieval.dialogue_ranking import DialogueRanker
+
         if not isinstance(self.retriever, DialogueRanker):
             return super()._rank(query, dialogue, pieces, top)
         if self.kind == "persona":
@@ -78,7 +96,7 @@ class PersonaSource(_PersonaRanked):
     ) -> None:
         self.name = name
         self.persona: Persona = {sentence: tuple(under) for sentence, under in (persona or {}).items()}
-        self.retriever = _loaded(retriever)
+        super().__init__(retriever)
 
     def of(self, dialogue: Dialogue) -> Persona:
         """Return the persona that speaks in a dialogue: its own, else this source's."""
@@ -123,12 +141,12 @@ class PersonaDocuments(_PersonaRanked):
         name: str = "documents",
     ) -> None:
         self.name = name
-        self._persona = persona or PersonaSource()
-        self.retriever = self._persona.retriever if retriever is None else _loaded(retriever)
+        self._owner = persona or PersonaSource()
+        super().__init__(retriever, self._owner)
 
     def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
         """Return the documents under the persona pieces of the scope, else all; each under its first sentence."""
-        persona = self._persona.of(dialogue)
+        persona = self._owner.of(dialogue)
         chosen = [piece for piece in scope if piece.kind == "persona"]
         if chosen:
             persona = {piece.text: persona.get(piece.text, tuple(piece.documents)) for piece in chosen}
@@ -139,13 +157,21 @@ class PersonaDocuments(_PersonaRanked):
         return [Knowledge.of_passage(Passage(text), self.kind, persona=owner[text]) for text in owner]
 
 
-def _loaded(retriever: str | Ranker) -> Ranker:
+def _load_retriever(retriever: str | Ranker) -> Ranker:
+    if not isinstance(retriever, str):
+        return retriever
     if retriever == "dialogue":
+        from dialore.retrieval.dialogue_ranking import DialogueRanker
+
         return DialogueRanker()
-    if isinstance(retriever, str) and retriever.startswith(PREFIX):
+    from dialore.trained import PREFIX, open_trained
+
+    if retriever.startswith(PREFIX):
         ranker: DialogueRanker = open_trained(retriever, "ranker")
         return ranker
-    return load_reranker(retriever) if isinstance(retriever, str) else retriever
+    from dialore.retrieval.reranking import load_reranker
+
+    return load_reranker(retriever)
 
 
 def open_persona(path: Path | None = None) -> PersonaSource:

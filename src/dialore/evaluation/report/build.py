@@ -18,7 +18,7 @@ from pydantic_core import to_json
 from dialore.datasets import gold_text
 from dialore.evaluation.report import plots, tables
 from dialore.evaluation.report.data import Results, ScoredResponse, Survey, SystemScores, display_factor
-from dialore.evaluation.report.display import notes_of, steps_of
+from dialore.response_text import notes_of, steps_of
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

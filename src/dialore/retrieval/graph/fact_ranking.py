@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
+from dialore.retrieval.embedding import CachedEmbedder
 from dialore.retrieval.fusion import unit
 from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
 from dialore.retrieval.graph.vectors import fact_norms, relation_sums
-from dialore.retrieval.reranking import CachedEmbedder
 from dialore.retrieval.static import StaticEmbedder
 
 if TYPE_CHECKING:

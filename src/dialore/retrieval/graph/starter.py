@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialore.files import cache_folder
-from dialore.retrieval.graph.facts import read_facts
 from dialore.retrieval.graph.store import FORMAT
-from dialore.retrieval.graph.writing import build_graph
 
 if TYPE_CHECKING:
     from dialore.knowledge import Fact
@@ -28,6 +26,8 @@ def starter_files() -> list[Path]:
 
 def starter_facts() -> Iterator[Fact]:
     """Yield every fact of the starter graph."""
+    from dialore.retrieval.graph.facts import read_facts
+
     for path in starter_files():
         yield from read_facts(path, file_format="tsv")
 
@@ -42,5 +42,7 @@ def starter_graph() -> Path:
         digest.update(path.read_bytes())
     target = cache_folder() / f"starter-{digest.hexdigest()}.graph"
     if not target.is_file():
+        from dialore.retrieval.graph.writing import build_graph
+
         build_graph(starter_facts(), target, name=NAME, embedder=embedder)  # type: ignore[arg-type]
     return target

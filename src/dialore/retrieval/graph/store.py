@@ -35,7 +35,6 @@ from pydantic import BaseModel, ValidationError
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.retrieval.graph.vectors import sum_parts, unpack_parts
-from dialore.sqlite_errors import explain_sqlite_error
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
 
 FORMAT = 7
@@ -192,6 +191,8 @@ def explain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        from dialore.sqlite_errors import explain_sqlite_error
+
         known = explain_sqlite_error(error, path, description="a graph", rebuild=REBUILD, other_file=REBUILD)
         raise GraphError(known.message, hint=known.hint) from error
 

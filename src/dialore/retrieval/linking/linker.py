@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dialore.retrieval.fusion import unit
 from dialore.retrieval.linking.english import EnglishReader, How, Match, Reading, names
-from dialore.retrieval.linking.ngrams import find_ngrams
 from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
@@ -95,6 +94,8 @@ class Linker:
 
     def ngrams(self, texts: Iterable[str]) -> list[Link]:
         """Return every concept that is an n-gram of the texts, in order of mention, each once (see `find_ngrams`)."""
+        from dialore.retrieval.linking.ngrams import find_ngrams
+
         links: dict[int, Link] = {}
         for phrase, concept, exact in find_ngrams(texts, self._store.find):
             how: How = "exact" if exact else "lemma"
