@@ -19,7 +19,7 @@ elsewhere:
 | mrr | mean of 1 / rank |
 | ms | of one reranking, the median |
 
-`--pages` measures what `--search corpus:INDEX` finds instead: the sentences selected in one dialogue stand for a page
+`--pages` measures what `--set sources.search=corpus:INDEX` finds instead: the sentences selected in one dialogue stand for a page
 (with one address), and the sentence looked for is counted where it is among the passages that are reranked, and where
 the first of them after reranking holds it; `three passages` takes the three best sentences alone.
 
