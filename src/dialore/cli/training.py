@@ -115,7 +115,7 @@ class TuningOptions:
         given = {name: getattr(self, name) for name in ("epochs", "batch", "accumulation", "rate", "length")}
         options = {name: value for name, value in given.items() if value is not None}
         chosen: dict[str, Any] = {**own, "lora": self.lora, **self.preset_of(command).tuning, **options}
-        return Tuning(precision=self.precision, seed=seed, **chosen)  # type: ignore[arg-type]
+        return Tuning(precision=self.precision, seed=seed, preset=self.preset or "", **chosen)  # type: ignore[arg-type]
 
 
 def with_dataclass_options(command: Callable[..., None]) -> Callable[..., None]:
