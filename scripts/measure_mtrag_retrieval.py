@@ -8,7 +8,7 @@ so figures are far above those of the paper, whose collections have hundreds of 
 
 Rows are queries, by `last turn` or `whole context` (every turn, the last at the end), and:
 
---run      the queries that a method asked in a run over this data set (`--dataset mtrag --data FILE --cut all`), from
+--run      the queries that a method asked in a run over this data set (`--set dataset.cut=all`), from
            the traces of its responses: `rag`'s rewritten turn, `weave`'s needs. The rankings of several queries for one
            response are fused by reciprocal ranks. A response that asked none finds nothing; how many did is said.
 --queries  a file of queries by task in BEIR's form, {"_id", "text"} a line, such as the authors' rewritten ones

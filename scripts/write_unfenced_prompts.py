@@ -1,7 +1,7 @@
 """Write the prompts of `rag` and `weave` without the marks around knowledge and the words about orders in it.
 
     python scripts/write_unfenced_prompts.py FOLDER
-    dialore run examples/injections/documents.yaml --prompts FOLDER --out runs/unfenced
+    dialore run examples/injections/documents.yaml --set sources.prompts=FOLDER --out runs/unfenced
 
 Compare both runs of `examples/injections` to see what the marks bring on your model.
 """

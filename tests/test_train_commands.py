@@ -44,11 +44,11 @@ class Shown:
 
 
 def find_commands():
-    """Return the commands on lines of their own, and those in backticks, which may be wrapped."""
+    """Return the commands on lines of their own or in YAML lists, and those in backticks, which may be wrapped."""
     found = []
     for path in (*EXAMPLES, *PAGES):
         text = path.read_text("utf-8")
-        lines = re.findall(r"^(?:# *| *- )?(dialore train .*)$", text, re.MULTILINE)
+        lines = re.findall(r"^(?:#\s*|\s*- )?(dialore train .*)$", text, re.MULTILINE)
         prose = re.sub(r"\n(?:#\s*| +)?", " ", text)
         quoted = re.findall(r"`(dialore train [^`]+)`", prose)
         commands = dict.fromkeys(line.split("  #")[0].strip() for line in [*lines, *quoted])

@@ -119,7 +119,7 @@ class Request:
         for name in TUNING:
             if name in self.settings.model_fields_set:
                 values[name] = getattr(self.settings, name)
-        return Tuning(seed=self.settings.seed, **values)
+        return Tuning(seed=self.settings.seed, preset=self.preset or "", **values)
 
     def refuse_tuning(self) -> None:
         """Raise InputError if anything is set that trees do not have."""

@@ -43,6 +43,7 @@ class Tuning:
         patience: Epochs without a lower loss on the held-out data after which training ends.
         precision: `auto` is bfloat16 on a GPU that has it, and `fp32` otherwise.
         seed: Seed of the order of the data, of dropout and of new weights.
+        preset: Name of the published settings that these are based on, for the model card.
     """
 
     epochs: float = 3
@@ -61,6 +62,7 @@ class Tuning:
     patience: int = 2
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     seed: int = 0
+    preset: str = ""
 
 
 DEFAULT = Tuning()
