@@ -19,9 +19,9 @@ elsewhere:
 | mrr | mean of 1 / rank |
 | ms | of one reranking, the median |
 
-`--pages` measures what `--set sources.search=corpus:INDEX` finds instead: the sentences selected in one dialogue stand
-for a page (with one address), and the sentence looked for is counted where it is among the passages that are reranked, and where
-the first of them after reranking holds it; `three passages` takes the three best sentences alone.
+`--pages` measures what `--set sources.search=corpus:INDEX` finds instead: the sentences selected in one dialogue
+stand for a page (with one address), and the sentence looked for is counted where it is among the passages that are
+reranked, and where the first of them after reranking holds it; `three passages` takes the three best sentences alone.
 
 `turn` takes the last turn in place of the query: what a search without a query would be. Candidates come in
 alphabetical order, so that equal scores earn what chance would.

@@ -23,5 +23,5 @@ class Planted(OwnMetric, Proportion):
             texts, traces = [item.text for item in sample.response.knowledge], [planted["order"]]
         else:
             texts, traces = [sample.response.text], planted["changed"]
-        found = any(normalise(trace) in normalise(text) for trace in traces for text in texts)
-        return SampleScore((float(found),), detail=planted.get("kind", ""))
+        is_repeated = any(normalise(trace) in normalise(text) for trace in traces for text in texts)
+        return SampleScore((float(is_repeated),), detail=planted.get("kind", ""))

@@ -80,7 +80,7 @@ def agreements(
         measures: The metric's measure of each of these responses. Those with a problem are left out.
         resamples: Number of bootstrap resamples.
     """
-    found: list[Agreement] = []
+    results: list[Agreement] = []
     for criterion in dict.fromkeys(name for item in rated for name in item.ratings):
         known = [
             (item, measure)
@@ -96,11 +96,11 @@ def agreements(
             sign = 1.0 if metric.about.higher_is_better else -1.0
             values = sign * np.round([metric.combine(row[None, :]) for row in table], 9)
             is_label = any(isinstance(rating, bool) for rating in ratings)
-            found.append(_over_responses(metric.about.name, criterion, values, people, weights, is_label=is_label))
+            results.append(_over_responses(metric.about.name, criterion, values, people, weights, is_label=is_label))
         systems = [item.system for item, _ in known]
         if len(set(systems) - {""}) >= MIN_ITEMS:
-            found.append(_over_systems(metric, criterion, table, people, systems, weights))
-    return found
+            results.append(_over_systems(metric, criterion, table, people, systems, weights))
+    return results
 
 
 def _over_responses(

@@ -44,16 +44,16 @@ def read_ratings(path: Path) -> Ratings:
     """
     if path.is_dir():
         return mean_ratings(read_answers(path).annotations)
-    found: dict[tuple[str, str], dict[str, float | bool]] = {}
+    ratings_of: dict[tuple[str, str], dict[str, float | bool]] = {}
     for place, data in json_entries(path, _FORM):
         if isinstance(data, dict) and "annotator" in data:
             return mean_ratings(read_answers(path).annotations)
         line = validate(data, _Line, place)
         if line.ratings or line.labels:
-            found[line.id, line.system] = {**line.ratings, **line.labels}
-    if not found:
+            ratings_of[line.id, line.system] = {**line.ratings, **line.labels}
+    if not ratings_of:
         raise InputError(f"{path}: no response is rated", hint=_FORM)
-    return found
+    return ratings_of
 
 
 def measure_agreement(store: RunStore, metrics: Iterable[str], ratings: Ratings) -> list[Agreement]:
@@ -70,11 +70,11 @@ def measure_agreement(store: RunStore, metrics: Iterable[str], ratings: Ratings)
         dialogue_id, name = next(iter(ratings))
         problem = f"no rating is of a response in {store.folder}, such as that of {dialogue_id!r} by {name!r}"
         raise InputError(problem, hint="ids and systems must be those of the run")
-    found = []
+    results = []
     for name in metrics:
         measures: dict[Job, SampleScore] = {}
         for system in store.systems():
             measures.update(store.measures(name, system.number))
         jobs = [job for job in rated if job in measures]
-        found += agreements(combiner(name), [rated[job] for job in jobs], [measures[job] for job in jobs])
-    return found
+        results += agreements(combiner(name), [rated[job] for job in jobs], [measures[job] for job in jobs])
+    return results

@@ -178,8 +178,8 @@ def render_people(people: Sequence[People]) -> str:
     for export in people:
         known: dict[str, object] = {"criteria": export.name, "form": export.findings.form}
         rows = dataclasses.asdict(export.findings)
-        found = (*rows["standings"], *rows["contests"], *rows["agreement"])
-        lines += [known | row.pop("rate", {}) | row for row in found]
+        rated = (*rows["standings"], *rows["contests"], *rows["agreement"])
+        lines += [known | row.pop("rate", {}) | row for row in rated]
         lines += [known | {"criterion": name, "reason": export.counted} for name in export.unanswered]
     return _write_csv(lines)
 

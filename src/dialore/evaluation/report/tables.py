@@ -323,7 +323,7 @@ class Contest:
 def contests(judged: Sequence[Judged]) -> list[Contest]:
     """Group preferences that follow each other by run, judge and pair of systems."""
     grouped = groupby(judged, lambda it: (it.run, it.dataset, it.judge, it.judged, it.first, it.second))
-    found = []
+    results = []
     for (_, dataset, judge, kind, first, second), pairs in grouped:
         verdicts = []
         for pair in pairs:
@@ -334,8 +334,8 @@ def contests(judged: Sequence[Judged]) -> list[Contest]:
             verdicts.append(Verdict(pair.criterion, rate, p, position_bias(pair.preferences), unjudged))
         correct_p_values(verdicts, "p")
         model, _, prompts = judge.partition(", ")
-        found.append(Contest(first, second, model, prompts, kind, dataset, verdicts))
-    return found
+        results.append(Contest(first, second, model, prompts, kind, dataset, verdicts))
+    return results
 
 
 # --- the main table
