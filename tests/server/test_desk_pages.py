@@ -207,7 +207,7 @@ def test_a_run_is_followed_and_its_dialogues_are_browsed(serving, page, tmp_path
     page.get_by_text("running", exact=True).wait_for()
     with RunStore.open(folder) as store:
         store.add(Job(3, 0), store.response(Job(2, 0)))
-    page.get_by_text("7 of 8 responses").wait_for()
+    page.get_by_text("7 of 8 responses").first.wait_for()
     page.get_by_role("region", name="Scores").get_by_text("dcrag").wait_for()
     page.get_by_role("searchbox").fill("garden")
     page.get_by_role("button", name="d3").click()

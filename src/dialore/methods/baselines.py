@@ -225,8 +225,8 @@ class Pplm(Method):
             links = self.graph.link([topic]) if topic else []
             links = links or self.graph.mentions(dialogue.texts)
             facts, count = self.graph.retrieve_queries(links, dialogue, self.facts)
-            found = [item.fact for item in facts if item.fact]
-            ends = (end for fact in found for end in (fact.head, fact.tail))
+            bag_facts = [item.fact for item in facts if item.fact]
+            ends = (end for fact in bag_facts for end in (fact.head, fact.tail))
             phrases = (*(link.name for link in links), *ends)
             bag = one_word_names(phrases, dialogue.language)[: self.words]
             step.output = {"graph": self.graph.name, "facts": count, "bag": bag}

@@ -130,12 +130,12 @@ class WebSource:
                 kept.append((Passage(text, title, passage.url), dropped > 0, page_error))
         notes = [f"unsafe passages left out: {unsafe}"] if unsafe else []
         notes += [f"sentences that command the model left out: {commands}"] if commands else []
-        found: list[Knowledge] = []
+        items: list[Knowledge] = []
         for position, score in self._reranker.rerank(query, [passage.text for passage, _, _ in kept], top):
             passage, is_suspicious, page_error = kept[position]
             fields = {"engine": self.engine.name, "page_error": page_error, "suspicious": is_suspicious}
-            found.append(Knowledge.of_passage(passage, self.kind, score, **fields))
-        return found, notes
+            items.append(Knowledge.of_passage(passage, self.kind, score, **fields))
+        return items, notes
 
 
 def _corpus(place: str) -> CorpusEngine:
