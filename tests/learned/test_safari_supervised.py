@@ -28,7 +28,7 @@ for needed in (
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = ("table-4-supervised", "table-6-supervised", "table-7", "table-8")
-QUICK = "--epochs 1 --length 256"
+QUICK = "--set epochs=1 --set length=256"
 
 
 @pytest.fixture(scope="module")

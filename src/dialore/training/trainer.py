@@ -19,7 +19,7 @@ OnStep = Callable[[str, int, int | None], None]
 
 SCRATCH = "scratch"
 """In place of a base model: a small one with random weights, see `scratch`."""
-_MEMORY_HINT = "lower --batch (and raise --accumulation by as much), lower --length, or give --lora"
+_MEMORY_HINT = "lower batch (and raise accumulation by as much), lower length, or set lora"
 
 
 @dataclass(frozen=True, slots=True)
