@@ -2,12 +2,14 @@
 
     python scripts/measure_reading.py FOLDER [--lost 12] [--only pdf]
 
-What a file says is taken from another reader: PDF from `pdftotext`, HTML, Markdown, EPUB, Word from `pandoc -t plain`
-(HTML without what is marked as navigation; without the numbers of lists and notes), Word, PowerPoint and Excel from the
-text of the XML itself, the rest from the file as it is. Kept are the words, each as often as it stands there, case and
-hyphens aside, that are in our passages or, once for each change, their titles; `letters` is the same by single letters
-and digits, so that a difference of spaces alone does not count. A file that we refuse by name is counted apart: its
-words are lost, but not in silence. A file of which the other reader says nothing is left out.
+What a file says is taken from another reader: PDF from `pdftotext`; HTML, Markdown, EPUB, Word, OpenDocument, RTF and
+notebooks from `pandoc -t plain` (HTML without what is marked as navigation; without the numbers of lists and notes);
+Word, PowerPoint and Excel from the text of the XML itself; the rest from the file as it is. Kept are the words, each
+as often as it stands there, case and hyphens aside, that are in our passages or, once for each change, their titles;
+`letters` is the same by single letters and digits, so that a difference of spaces alone does not count. `extra` is
+the share of our words that the other reader does not have, such as control words that are read as text. A file that
+we refuse by name is counted apart: its words are lost, but not in silence. A file of which the other reader says
+nothing is left out.
 """
 
 from __future__ import annotations
@@ -79,6 +81,8 @@ class Tally:
     refused_words: int = 0
     letters: int = 0
     letters_lost: int = 0
+    our_words: int = 0
+    extra: int = 0
     seconds: float = 0.0
     under: list[tuple[float, str]] = field(default_factory=list)
 
@@ -222,6 +226,9 @@ REFERENCES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "EPUB": ("epub", functools.partial(pandoc, reader="epub")),
     "Word (XML)": ("docx", of_office),
     "Word (pandoc)": ("docx", functools.partial(pandoc, reader="docx")),
+    "OpenDocument": ("odt", functools.partial(pandoc, reader="odt")),
+    "RTF": ("rtf", functools.partial(pandoc, reader="rtf")),
+    "notebook": ("ipynb", functools.partial(pandoc, reader="ipynb")),
     "PowerPoint": ("pptx", of_office),
     "Excel": ("xlsx", of_office),
     "mail": ("eml", of_mail),
@@ -283,6 +290,8 @@ def measure(path: Path, reference: Callable[[Path], str], tally: Tally, lost: in
     letters, got_letters = Counter("".join(wanted.elements())), Counter("".join(got.elements()))
     tally.words += wanted.total()
     tally.lost += missing.total()
+    tally.our_words += got.total()
+    tally.extra += (got - wanted).total()
     tally.letters += letters.total()
     tally.letters_lost += (letters - got_letters).total()
     kept = 1 - missing.total() / wanted.total()
@@ -309,12 +318,14 @@ def main() -> None:
         print(f"\n{label}: files under {WANTED:.1%}")
         for _, line in sorted(tally.under):
             print(f"  {line}")
-    print(f"\n| format | files | words | kept | letters | under {WANTED:.1%} | refused (words) | seconds |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(f"\n| format | files | words | kept | letters | extra | under {WANTED:.1%} | refused (words) | seconds |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for label, tally in tallies.items():
         kept, letters = 1 - tally.lost / max(tally.words, 1), 1 - tally.letters_lost / max(tally.letters, 1)
         refused = f"{tally.refused} ({tally.refused_words:,})"
-        cells = (label, tally.files, f"{tally.words:,}", f"{kept:.2%}", f"{letters:.2%}", len(tally.under), refused)
+        extra = f"{tally.extra / max(tally.our_words, 1):.2%}"
+        shares = (f"{kept:.2%}", f"{letters:.2%}", extra)
+        cells = (label, tally.files, f"{tally.words:,}", *shares, len(tally.under), refused)
         print(f"| {' | '.join(map(str, cells))} | {tally.seconds:.1f} |")
 
 

@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 import dialore
+from dialore.errors import InputError
 from dialore.retrieval.chunking import Unreadable
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
+from dialore.retrieval.loaders.files import ReadFiles
 from dialore.retrieval.loaders.reader import Reader
 from dialore.sources.documents import DocumentIndex
 from tests.retrieval.documents.files import pdf
@@ -229,3 +231,12 @@ def test_all_that_is_left_out_is_in_the_report(tmp_path):
     ran = CliRunner().invoke(app, ["build", index, str(tmp_path / "files")])
     assert ran.stderr.count("damaged PDF") == 10
     assert "left out: 3 more lines or files" in ran.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_a_file_is_read(tmp_path):
+    (tmp_path / "tea.txt").write_text("Green tea is not fermented.", "utf-8")
+    missing = tmp_path / "missing"
+    with pytest.raises(InputError, match="No such file or directory") as raised:
+        ReadFiles(tmp_path / "tea.txt", folder=missing)
+    assert str(missing) in raised.value.message
+    assert "permissions" in raised.value.hint

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dialore.errors import InputError, as_path
+from dialore.files import unwritable
 from dialore.retrieval.chunking import Section, Unreadable
 from dialore.retrieval.documents.store import Document
 from dialore.retrieval.groups import RefusedGroups
@@ -50,7 +51,7 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
     also `refused`.
 
     Raises:
-        InputError: There is nothing of a name, or no room.
+        InputError: There is no such file or folder, or the folder for what was read cannot be written.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
                     self._read(path, known_format, reader, is_known)
                 self._sections.flush()
             except OSError as error:
-                raise InputError(f"what was read cannot be kept: {error.strerror}", hint="make room") from error
+                raise unwritable(folder or Path(tempfile.gettempdir()), error) from error
             self._open = stack.pop_all()
         step("reading", total, total)
 
