@@ -99,7 +99,7 @@ def shown_in(path):
     text = path.read_text("utf-8")
     shown = [*read_config(path).data.commands, *re.findall(r"^#   (dialore .*)$", text, re.MULTILINE)]
     found = [re.sub(r"--embedder (st|dot|onnx):\S+", "--embedder static", each) for each in shown]
-    found = [re.sub(r"--base \S+", "--base scratch --set epochs=0.1 --set length=96", each) for each in found]
+    found = [re.sub(r"--base \S+", "--base scratch --set epochs=0.1 --set length=600", each) for each in found]
     found = [each for each in found if CAN_TRAIN or " train " not in each]
     reranked = re.search(r'reranker: .*"cross:', text)
     ours = " -o reranker=fused" if reranked else " -o retriever=dense" if 'retriever: "trained:' in text else ""
