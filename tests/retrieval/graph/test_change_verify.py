@@ -34,9 +34,9 @@ ITEMS = facts(
 def edit_side(path: Path, column: str, concept: int, edit: Callable[[np.ndarray], np.ndarray]) -> None:
     """Edit the facts of one side of a concept; the parts of their other ends stay."""
     [(raw,)] = read_file(path, f"SELECT {column} FROM facts WHERE concept = ?", concept)
-    records, parts = unpack_side(raw)
+    records, parts = unpack_side((raw, None))
     records = edit(records.copy())
-    packed = pack_side(records, parts[: int(records["parts"].sum())])
+    packed, _ = pack_side(records, parts[: int(records["parts"].sum())])
     change_file(path, f"UPDATE facts SET {column} = ? WHERE concept = ?", packed, concept)
 
 

@@ -39,10 +39,14 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for relation in ("RelatedTo", "HasA", "UsedFor")
     ]
     plain = [Fact("long road", "HasA", f"mile {number} of {number % 89}", 1.0, "test") for number in range(3 * HUB)]
+    # Hubs with more facts than are stored first, connected by light facts.
+    big = [Fact(hub, "HasA", f"{hub} {number}", 1.0, "test") for hub in SHAPED.names[:3] for number in range(HUB)]
+    big += [Fact(f"{number} {hub}", "HasA", hub, 1.0, "test") for hub in SHAPED.names[:3] for number in range(HUB)]
+    big += [Fact(hub, "PartOf", other, 0.5, "test") for hub in SHAPED.names[:3] for other in SHAPED.names[:3]]
     looped = [Fact("long road", "RelatedTo", "long road", 1.0, "test")]
     folder = tmp_path_factory.mktemp("hubs")
     heavy = [Fact("long road", "IsA", "endless way", 2.0, "test")]
-    return build(folder / "hubs.graph", [*SHAPED.facts(), *unsafe, *plain, *looped, *heavy])
+    return build(folder / "hubs.graph", [*SHAPED.facts(), *big, *unsafe, *plain, *looped, *heavy])
 
 
 def test_of_a_hub_the_heaviest_facts_are_ranked(path: Path) -> None:

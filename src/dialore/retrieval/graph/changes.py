@@ -18,11 +18,13 @@ from dialore.retrieval.graph.store import (
     EDGE,
     GraphState,
     GraphStore,
+    PackedSide,
     concept_key,
     connect,
     explain_errors,
     load_state,
     pack_side,
+    sort_side,
     unpack_side,
 )
 from dialore.retrieval.graph.vectors import PartNumbers, fact_norms, relation_sums
@@ -213,8 +215,9 @@ class _Change:
         """Return the weight and the provenance that a fact has in the graph, or None."""
         outgoing, _ = self._store.sides(key.head)
         _, incoming = self._store.sides(key.tail)
-        # A hub's side takes long to search, so the shorter one is searched.
-        side, other = min((outgoing, key.tail), (incoming, key.head), key=lambda pair: len(pair[0] or b""))
+        side, other = outgoing, key.tail
+        if _size(incoming) < _size(outgoing):  # a hub's side takes long to search
+            side, other = incoming, key.head
         records, _ = unpack_side(side)
         rows = records[(records["other"] == other) & (records["relation"] == key.relation)]
         return _Value(float(rows["weight"][0]), int(rows["provenance"][0])) if len(rows) else None
@@ -239,8 +242,8 @@ class _Change:
             incoming.setdefault(key.tail, {})[key.head, key.relation] = key
         for number in outgoing.keys() | incoming.keys():
             old_outgoing, old_incoming = self._store.sides(number)
-            out_count, new_outgoing = self._edit_side(old_outgoing, outgoing.get(number, {}), norms)
-            in_count, new_incoming = self._edit_side(old_incoming, incoming.get(number, {}), norms)
+            out_count, new_outgoing = self._edit_side(number, old_outgoing, outgoing.get(number, {}), norms)
+            in_count, new_incoming = self._edit_side(number, old_incoming, incoming.get(number, {}), norms)
             self._write_sides(number, out_count + in_count, new_outgoing, new_incoming)
         self._write_meta(changed)
 
@@ -274,8 +277,8 @@ class _Change:
         state.relations, state.rows, state.scales = written.relations, written.rows, written.scales
 
     def _edit_side(
-        self, side: bytes | None, changes: dict[tuple[int, int], _Key], norms: dict[_Key, float]
-    ) -> tuple[int, bytes | None]:
+        self, concept: int, side: PackedSide, changes: dict[tuple[int, int], _Key], norms: dict[_Key, float]
+    ) -> tuple[int, PackedSide]:
         """Return the number of facts and the packed facts of a side; `changes` are by other end and relation."""
         records, parts = unpack_side(side)
         if not changes:
@@ -294,15 +297,16 @@ class _Change:
             new_records.append((other, value.weight, norms[key], relation, value.provenance, len(other_parts), 0))
         records = np.concatenate([records[is_same], np.array(new_records, EDGE)])
         if not len(records):
-            return 0, None
-        order = np.lexsort((records["other"], records["relation"], -records["weight"]))
+            return 0, (None, None)
+        order = sort_side(concept, records)
         sorted_parts = np.concatenate([part_lists[row] for row in order.tolist()])
         return len(records), pack_side(records[order], sorted_parts)
 
-    def _write_sides(self, number: int, degree: int, outgoing: bytes | None, incoming: bytes | None) -> None:
+    def _write_sides(self, number: int, degree: int, outgoing: PackedSide, incoming: PackedSide) -> None:
         execute = self._connection.execute
         if degree:
-            execute("REPLACE INTO facts VALUES (?, ?, ?, ?)", (number, degree, outgoing, incoming))
+            columns = (outgoing[0], incoming[0], outgoing[1], incoming[1])
+            execute("REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?)", (number, degree, *columns))
             return
         # A concept without facts is no longer found, and its number is not used again.
         execute("DELETE FROM facts WHERE concept = ?", (number,))
@@ -327,6 +331,10 @@ class _Change:
         facts["head"], facts["tail"] = places.reshape(2, -1)
         concepts = name_hashes(self._store.concept(number) for number in numbers.tolist())
         return fact_hashes(facts, concepts, name_hashes(self._relations))
+
+
+def _size(side: PackedSide) -> int:
+    return sum(len(packed) for packed in side if packed is not None)
 
 
 def _pair_codes(other: NDArray[np.uint32] | int, relation: NDArray[np.uint16] | int) -> NDArray[np.uint64]:

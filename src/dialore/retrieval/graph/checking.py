@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from dialore.errors import GraphError
 from dialore.retrieval.graph.fingerprint import fact_hashes, format_fingerprint, name_hashes
-from dialore.retrieval.graph.store import EDGE, GraphState, GraphStore, concept_key, connect, unpack_side
+from dialore.retrieval.graph.store import (
+    EDGE,
+    GraphState,
+    GraphStore,
+    PackedSide,
+    concept_key,
+    connect,
+    sort_side,
+    unpack_side,
+)
 from dialore.retrieval.graph.vectors import fact_norms
 
 _SAMPLE_SIZE = 2000
@@ -68,11 +77,11 @@ class _Side:
         self._records: list[NDArray[np.void]] = [np.empty(0, _RECORD)]
         self._unsorted = self._without_parts = 0
 
-    def add(self, concept: int, packed: bytes | None, part_count: int) -> None:
+    def add(self, concept: int, packed: PackedSide, part_count: int) -> None:
         """Unpack and check the facts of one concept."""
         edges, parts = unpack_side(packed)
         self._without_parts += int(edges["parts"].sum()) != len(parts) or int(parts.max(initial=0)) >= part_count
-        self._unsorted += bool((edges["weight"][1:] > edges["weight"][:-1]).any())
+        self._unsorted += not np.array_equal(sort_side(concept, edges), np.arange(len(edges)))
         records = np.empty(len(edges), _RECORD)
         records[self._end] = concept
         records["tail" if self._end == "head" else "head"] = edges["other"]

@@ -16,6 +16,7 @@ from dialore.errors import InputError, UnknownNameError
 from dialore.retrieval.embedding import CachedEmbedder
 from dialore.retrieval.fusion import unit
 from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
+from dialore.retrieval.graph.store import HUB_FACTS
 from dialore.retrieval.graph.vectors import fact_norms, relation_sums
 from dialore.retrieval.static import StaticEmbedder
 
@@ -64,7 +65,7 @@ class Ranking:
     well_formed: bool = True
     safe: bool = True
     without: frozenset[str] = UNINFORMATIVE | {"Synonym"}
-    hub: int = 2048
+    hub: int = HUB_FACTS
     triples: bool = False
 
     def __post_init__(self) -> None:

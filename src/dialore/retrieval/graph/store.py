@@ -5,11 +5,14 @@
 | `meta` | key and value: `meta` (JSON of `GraphMeta`), `revision` (a new random number for each commit), `relations` |
 | `parts` | blocks of embedding parts: number of the first one, packed block (see `unpack_parts`) |
 | `concepts` | id, name as written, normal form, stems of the content lemmas, packed part numbers |
-| `facts` | concept, number of its facts, its facts as head, its facts as tail (see `pack_side`) |
+| `facts` | concept, number of its facts, its facts as head, its facts as tail, the rest of both (see `pack_side`) |
 
 The vectors of a static embedding add up: a concept's vector is the sum of its parts, a fact's vector is the sum of its
 concepts and its relation, and the length of a fact's vector is stored with the fact. A graph therefore stores the
 vectors of ten thousand parts instead of millions of concepts.
+
+The heaviest `HUB_FACTS` facts of each side come first in a row and the rest last, so SQLite reads the facts that a
+question ranks without the rest of a hub's facts.
 
 The file is in WAL mode: readers continue with the state that they began with while one writer commits the next one.
 """
@@ -37,7 +40,7 @@ from dialore.knowledge import Fact
 from dialore.retrieval.graph.vectors import sum_parts, unpack_parts
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
 
-FORMAT = 7
+FORMAT = 8
 APPLICATION_ID = 0x644C6772
 """SQLite's application id of graph files."""
 REBUILD = "build it again with `dialore graph build`"
@@ -46,9 +49,12 @@ MMAP_BYTES = 1 << 40
 """SQLite maps at most about 2 GiB of a file; the rest is read."""
 CACHE_SIZE = 50_000
 """Maximum number of cached concepts, about 10 MB."""
+HUB_FACTS = 2048
+"""Number of facts of one side of a concept that are stored apart from the rest."""
 _PRODUCT_ROWS = 512
 """Rows multiplied at once, few enough for a processor's cache."""
 _LOW_BITS = 0xFFFF
+_RELATION_BITS = 16
 
 EDGE = np.dtype(
     [("other", "<u4"), ("weight", "<f4"), ("norm", "<f4")]
@@ -61,8 +67,16 @@ PRAGMA user_version = {FORMAT};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE parts (first INTEGER PRIMARY KEY, block BLOB NOT NULL);
 CREATE TABLE concepts (id INTEGER PRIMARY KEY, name TEXT NOT NULL, form TEXT UNIQUE, stems TEXT, parts BLOB NOT NULL);
-CREATE TABLE facts (concept INTEGER PRIMARY KEY, degree INTEGER NOT NULL, outgoing BLOB, incoming BLOB);
+CREATE TABLE facts (
+    concept INTEGER PRIMARY KEY, degree INTEGER NOT NULL,
+    outgoing BLOB, incoming BLOB, more_outgoing BLOB, more_incoming BLOB
+);
 """
+
+Side = tuple[NDArray[np.void], NDArray[np.uint32]]
+"""The facts of a concept as head or as tail: `EDGE` records, and the parts of their other ends."""
+PackedSide = tuple[bytes | None, bytes | None]
+"""The packed heaviest facts of a side and the rest; None if there are none."""
 
 
 class GraphMeta(BaseModel):
@@ -164,13 +178,44 @@ def _root(word: str) -> str:
 # --- packed values
 
 
-def pack_side(records: NDArray[np.void], parts: NDArray[np.uint32]) -> bytes:
-    """Return the packed facts of one side of a concept: their number, `EDGE` records, parts of the other ends."""
+def sort_side(own: NDArray[np.uint32] | int, facts: NDArray[np.void], other: str = "other") -> NDArray[np.intp]:
+    """Return the order in which the facts of sides are stored.
+
+    Facts of a concept with itself come first, because they are always read; then the heaviest.
+
+    Args:
+        own: The concept of each fact, or of all.
+        facts: Records with the fields `relation`, `weight` and the one named `other`.
+        other: Name of the field with the other end of a fact.
+    """
+    is_other = facts[other] != own
+    own_column = np.broadcast_to(own, len(facts))
+    return np.lexsort((facts[other], facts["relation"], -facts["weight"], is_other, own_column))
+
+
+def pack_side(records: NDArray[np.void], parts: NDArray[np.uint32]) -> PackedSide:
+    """Pack the sorted facts of one side: the number of facts, `EDGE` records, parts of the other ends."""
+    if not len(records):
+        return None, None
+    if len(records) <= HUB_FACTS:
+        return _pack(records, parts), None
+    end = int(records["parts"][:HUB_FACTS].sum(dtype=np.intp))
+    return _pack(records[:HUB_FACTS], parts[:end]), _pack(records[HUB_FACTS:], parts[end:])
+
+
+def _pack(records: NDArray[np.void], parts: NDArray[np.uint32]) -> bytes:
     return struct.pack("<I", len(records)) + records.tobytes() + parts.tobytes()
 
 
-def unpack_side(value: bytes | None) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
-    """Return the records and the parts of their other ends; empty for None."""
+def unpack_side(packed: PackedSide) -> Side:
+    """Return all facts of a side."""
+    first, rest = packed
+    if rest is None:
+        return _unpack(first)
+    return _join_sides(_unpack(first), _unpack(rest))
+
+
+def _unpack(value: bytes | None) -> Side:
     if value is None:
         return _NO_EDGES, _NO_PARTS
     count = int.from_bytes(value[:4], "little")
@@ -178,8 +223,23 @@ def unpack_side(value: bytes | None) -> tuple[NDArray[np.void], NDArray[np.uint3
     return np.frombuffer(value, EDGE, count, 4), np.frombuffer(value, "<u4", offset=end)
 
 
+def _join_sides(first: Side, second: Side) -> Side:
+    return np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]])
+
+
 _NO_EDGES = np.empty(0, EDGE)
 _NO_PARTS = np.empty(0, np.uint32)
+
+
+@dataclass(slots=True)
+class _ConceptFacts:
+    """The facts read of one concept; the sides are incomplete if more facts are stored."""
+
+    degree: int
+    outgoing: Side
+    incoming: Side
+    has_more_outgoing: bool = False
+    has_more_incoming: bool = False
 
 
 # --- connections
@@ -481,10 +541,12 @@ class GraphStore:
                 for row in np.flatnonzero(edges.head_place == 0).tolist():
                     yield store.fact(edges, row)
 
-    def sides(self, number: int) -> tuple[bytes | None, bytes | None]:
-        """Return the packed facts of a concept as head and as tail."""
-        row = self._row("SELECT outgoing, incoming FROM facts WHERE concept = ?", number)
-        return (None, None) if row is None else (row[0], row[1])
+    def sides(self, number: int) -> tuple[PackedSide, PackedSide]:
+        """Return all packed facts of a concept as head and as tail."""
+        row = self._row("SELECT outgoing, more_outgoing, incoming, more_incoming FROM facts WHERE concept = ?", number)
+        if row is None:
+            return (None, None), (None, None)
+        return (row[0], row[1]), (row[2], row[3])
 
     def edges_of(
         self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
@@ -504,11 +566,13 @@ class GraphStore:
         self, state: GraphState, numbers: list[int], query: NDArray[np.float32] | None, most: int | None
     ) -> Edges:
         asked = np.array(numbers, np.uint32)
-        sides = [[unpack_side(side) for side in self.sides(number)] for number in numbers]
-        degrees = np.array([len(outgoing[0]) + len(incoming[0]) for outgoing, incoming in sides], np.intp)
-        # A fact between two of the concepts is taken from the side of its head.
-        outgoing = [self._heaviest(*outgoing, most, asked) for outgoing, _ in sides]
-        incoming = [self._heaviest(*incoming, most, _NO_PARTS) for _, incoming in sides]
+        if most is None or most > HUB_FACTS:
+            concept_facts = [self._all_facts(number) for number in numbers]
+        else:
+            concept_facts = self._heaviest_facts(asked)
+        degrees = np.array([facts.degree for facts in concept_facts], np.intp)
+        outgoing = [self._heaviest(*facts.outgoing, most, asked) for facts in concept_facts]
+        incoming = [self._heaviest(*facts.incoming, most, asked) for facts in concept_facts]
         both = [*outgoing, *incoming]
         # Joining bytes takes a third of the time of joining arrays of records.
         facts = np.frombuffer(b"".join([records.data for records, _ in both]), EDGE)
@@ -517,29 +581,66 @@ class GraphStore:
         owner = np.tile(np.arange(len(numbers)), 2).repeat(counts)
         outgoing_count = int(counts[: len(numbers)].sum())
         position = places_among(asked, facts["other"])
-        is_taken = position < 0
-        is_taken[:outgoing_count] = True
+        is_outgoing = np.arange(len(facts)) < outgoing_count
+        head_place, tail_place = np.where(is_outgoing, (owner, position), (position, owner))
+        # A fact between two of the concepts may have been read from both sides.
+        is_between = position >= 0
+        codes = (head_place * len(asked) + tail_place) << _RELATION_BITS | facts["relation"]
+        candidates = np.flatnonzero(is_between & ~is_outgoing)
+        is_taken = np.ones(len(facts), np.bool_)
+        is_taken[candidates[np.isin(codes[candidates], codes[is_between & is_outgoing])]] = False
         cosines = None
         if query is not None:
             cosines = np.empty(0, np.float32)
             if len(facts):
                 cosines = self._cosines(state, facts, parts, owner, asked, query)
         rows = np.flatnonzero(is_taken)
-        facts, owner, position = facts[rows], owner[rows], position[rows]
-        is_outgoing = rows < outgoing_count
-        other, own = facts["other"], asked[owner]
+        facts, is_outgoing = facts[rows], is_outgoing[rows]
+        other, own = facts["other"], asked[owner[rows]]
         return Edges(
             head=np.where(is_outgoing, own, other),
             relation=facts["relation"].copy(),
             tail=np.where(is_outgoing, other, own),
             weight=facts["weight"].copy(),
             provenance=facts["provenance"].copy(),
-            head_place=np.where(is_outgoing, owner, position),
-            tail_place=np.where(is_outgoing, position, owner),
+            head_place=head_place[rows],
+            tail_place=tail_place[rows],
             asked=asked,
             degrees=degrees,
             cosines=None if cosines is None else cosines[rows],
         )
+
+    def _all_facts(self, number: int) -> _ConceptFacts:
+        outgoing, incoming = map(unpack_side, self.sides(number))
+        return _ConceptFacts(len(outgoing[0]) + len(incoming[0]), outgoing, incoming)
+
+    def _heaviest_facts(self, asked: NDArray[np.uint32]) -> list[_ConceptFacts]:
+        """Return the heaviest facts of each concept, and all facts between two of the concepts.
+
+        A fact between two concepts is complete in one of their rows unless both have more facts than are stored first.
+        """
+        found = {number: self._first_facts(number) for number in asked.tolist()}
+        long_tails = [number for number, facts in found.items() if facts.has_more_incoming]
+        for number, facts in found.items():
+            if facts.has_more_outgoing and any(tail != number for tail in long_tails):
+                row = self._row("SELECT more_outgoing FROM facts WHERE concept = ?", number)
+                rest, _ = _unpack(None if row is None else row[0])
+                selected = rest[places_among(asked, rest["other"]) >= 0]
+                parts = [self.parts_of(other) for other in selected["other"].tolist()]
+                facts.outgoing = _join_sides(facts.outgoing, (selected, np.concatenate([_NO_PARTS, *parts])))
+        return list(found.values())
+
+    def _first_facts(self, number: int) -> _ConceptFacts:
+        row = self._row(
+            """SELECT degree, outgoing, incoming, more_outgoing IS NOT NULL, more_incoming IS NOT NULL
+            FROM facts WHERE concept = ?""",
+            number,
+        )
+        if row is None:
+            return _ConceptFacts(0, _unpack(None), _unpack(None))
+        degree, outgoing, incoming, has_more_outgoing, has_more_incoming = row
+        sides = _unpack(outgoing), _unpack(incoming)
+        return _ConceptFacts(degree, *sides, bool(has_more_outgoing), bool(has_more_incoming))
 
     def _heaviest(
         self, records: NDArray[np.void], parts: NDArray[np.uint32], most: int | None, asked: NDArray[np.uint32]

@@ -20,7 +20,16 @@ from pydantic import BaseModel
 from dialore.errors import GraphError
 from dialore.files import PRIVATE_MODE, folder_lock
 from dialore.retrieval.graph.fingerprint import fact_hashes, format_fingerprint, name_hashes
-from dialore.retrieval.graph.store import EDGE, SCHEMA, GraphMeta, concept_key, connect, explain_errors, pack_side
+from dialore.retrieval.graph.store import (
+    EDGE,
+    SCHEMA,
+    GraphMeta,
+    concept_key,
+    connect,
+    explain_errors,
+    pack_side,
+    sort_side,
+)
 from dialore.retrieval.graph.vectors import PartNumbers, fact_norms, relation_sums, sum_parts, unpack_parts
 from dialore.text import is_chinese, normalise
 
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.knowledge import Fact
+    from dialore.retrieval.graph.store import PackedSide
     from dialore.retrieval.static import StaticEmbedder
 
     Step = Callable[[str, int, int], None]
@@ -265,12 +275,12 @@ class _Build:
     def _write_facts(self) -> None:
         sides = zip(self._sides("head", "tail"), self._sides("tail", "head"), strict=True)
         rows = (
-            (number, out_count + in_count, outgoing, incoming)
+            (number, out_count + in_count, outgoing[0], incoming[0], outgoing[1], incoming[1])
             for number, ((out_count, outgoing), (in_count, incoming)) in enumerate(sides)
         )
         for start in range(0, self.meta.concepts, _BATCH):
             batch = itertools.islice(rows, _BATCH)
-            self.connection.executemany("INSERT INTO facts VALUES (?, ?, ?, ?)", batch)
+            self.connection.executemany("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?)", batch)
             self._step("writing facts", min(start + _BATCH, self.meta.concepts), self.meta.concepts)
 
     def _ranges(self, file: str, end: str) -> Iterator[NDArray[np.void]]:
@@ -282,11 +292,12 @@ class _Build:
         for first, last in itertools.pairwise([*firsts, self.meta.concepts]):
             yield np.array(rows[(ids >= first) & (ids < last)])
 
-    def _sides(self, own: str, other: str) -> Iterator[tuple[int, bytes | None]]:
+    def _sides(self, own: str, other: str) -> Iterator[tuple[int, PackedSide]]:
         """Yield the number of facts of each concept with the concept at one end, and the packed facts."""
         next_id = 0
+        no_facts: tuple[int, PackedSide] = (0, (None, None))
         for rows in self._ranges("merged", own):
-            facts = rows[np.lexsort((rows[other], rows["relation"], -rows["weight"], rows[own]))]
+            facts = rows[sort_side(rows[own], rows, other)]
             records = np.zeros(len(facts), EDGE)
             records["other"] = facts[other]
             for field in ("relation", "provenance", "weight", "norm"):
@@ -301,11 +312,11 @@ class _Build:
                 concepts.tolist(), itertools.pairwise(bounds.tolist()), itertools.pairwise(part_bounds), strict=True
             )
             for number, fact_range, part_range in ranges:
-                yield from itertools.repeat((0, None), number - next_id)
+                yield from itertools.repeat(no_facts, number - next_id)
                 next_id = number + 1
                 own_records = records[slice(*fact_range)]
                 yield len(own_records), pack_side(own_records, parts[slice(*part_range)])
-        yield from itertools.repeat((0, None), self.meta.concepts - next_id)
+        yield from itertools.repeat(no_facts, self.meta.concepts - next_id)
 
     def _parts_of(self, concepts: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
         """Return the parts of concepts, one concept after another, and the number of parts of each."""
