@@ -619,16 +619,16 @@ class GraphStore:
 
         A fact between two concepts is complete in one of their rows unless both have more facts than are stored first.
         """
-        found = {number: self._first_facts(number) for number in asked.tolist()}
-        long_tails = [number for number, facts in found.items() if facts.has_more_incoming]
-        for number, facts in found.items():
+        by_concept = {number: self._first_facts(number) for number in asked.tolist()}
+        long_tails = [number for number, facts in by_concept.items() if facts.has_more_incoming]
+        for number, facts in by_concept.items():
             if facts.has_more_outgoing and any(tail != number for tail in long_tails):
                 row = self._row("SELECT more_outgoing FROM facts WHERE concept = ?", number)
                 rest, _ = _unpack(None if row is None else row[0])
                 selected = rest[places_among(asked, rest["other"]) >= 0]
                 parts = [self.parts_of(other) for other in selected["other"].tolist()]
                 facts.outgoing = _join_sides(facts.outgoing, (selected, np.concatenate([_NO_PARTS, *parts])))
-        return list(found.values())
+        return list(by_concept.values())
 
     def _first_facts(self, number: int) -> _ConceptFacts:
         row = self._row(
