@@ -161,7 +161,7 @@ def test_scoring(bench):
     figures = bench("scoring", "--responses", 8)
     assert figures["responses"] == 8
     assert figures["metrics"] > 20
-    labelled = ("handbook-", "clarifies", "conversation-")
+    labelled = ("handbook-", "clarifies", "conversation-", "injection-")
     unavailable = {name for name in figures["unavailable"] if not name.startswith(labelled)}
     assert unavailable <= {"meteor", "meteor-nlgeval", "idk-lexical", "idk-rouge-l"}
 
