@@ -162,5 +162,13 @@ def _usage(error: Exception) -> str:
     """Return a usage error in one line, with where to read on."""
     wording: str = error.format_message() if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "dialore"
-    return f"{' '.join(wording.split())} (see `{command} --help`)"
+    if context is None:
+        return f"{' '.join(wording.split())} (see `dialore --help`)"
+    from dialore.cli.options import settings_for_option
+
+    remedy = f"see `{context.command_path} --help`"
+    settings = settings_for_option(context, str(getattr(error, "option_name", "")))
+    if settings:
+        wording = f"No such option: {error.option_name}"  # type: ignore[attr-defined]
+        remedy = f"use {' or '.join(f'--set {path}=VALUE' for path in settings)}; {remedy}"
+    return f"{' '.join(wording.split())} ({remedy})"

@@ -178,6 +178,19 @@ def _read_pairs(texts: Sequence[str]) -> dict[str, str]:
         raise InputError(f"--option: {error.message}") from error
 
 
+def settings_for_option(context: Context, option: str) -> list[str]:
+    """Return the settings with the name of an unknown option, for a command that has `--set`."""
+    has_set = any("--set" in parameter.opts for parameter in context.command.params)
+    if not has_set or not option.startswith("--"):
+        return []
+    from dialore.experiments.config import RunConfig
+
+    field = option.removeprefix("--").replace("-", "_")
+    listed = [*Settings.list_settings(), *RunConfig.list_settings(), *JudgeSettings.list_settings()]
+    paths = dict.fromkeys(setting.path for setting in listed)
+    return [path for path in paths if path.rpartition(".")[2] == field]
+
+
 def _check_path(path: str, known: Mapping[str, Setting]) -> None:
     if any(f"{path}.".startswith(f"{name}.") for name in known):
         return
