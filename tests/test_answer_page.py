@@ -20,7 +20,7 @@ ROOT = Path(dialore.__file__).parent
 ROW = re.compile(r"^\| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
 MAX_FUNCTIONS = 350
 # These run at the same time as the functions around them.
-CONCURRENT = {"Weave._look_first", "Weave._draft", "DocumentIndex.search", "PromptLibrary.get"}
+CONCURRENT = {"Weave._look_first", "Weave._draft", "read_citations", "DocumentIndex.search", "PromptLibrary.get"}
 
 
 def record_calls(folder) -> list[tuple[str, str]]:
